@@ -22,7 +22,6 @@ from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import headline
 from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.errors import StoreError, command, shown
-from trajpilot_core.store.files import sweep_temporaries
 from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
@@ -31,8 +30,6 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells, and after SIGTERM."""
 NO_SERVER = 2
 """Exit status of a run whose server exited, as for every error that the user can act on."""
-OLD_H = 24.0
-"""Temporary files older than this belong to no active run."""
 
 
 class ConsoleHandler(logging.Handler):
@@ -123,7 +120,6 @@ def session(config: PipelineConfig, options: RunOptions, what: str, place: Prefe
                 stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
             LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, server)
             LOG.info("%s; log %s", summary, log)
-            sweep_temporaries(str(root), OLD_H)
             if place.server is None:
                 stack.enter_context(embedded_server(place.home, end_without_server))
             else:

@@ -59,8 +59,6 @@ class ShardGroup(Record):
     stage: str
     version: int
     """Version of the stage in the run that shares it out: another version writes other numbers."""
-    key: str
-    """Key of the whole stage; notes stored under this key list the inputs of every shard."""
     number: int
     """From 1."""
     of: int

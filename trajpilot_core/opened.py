@@ -167,7 +167,7 @@ class OpenRun:
         from trajpilot_core.evaluation.comparison import metrics, open_side
 
         second = other.root if isinstance(other, OpenRun) else other
-        pairing = metrics(open_side(self.root, EVERY_STAGE), open_side(second, EVERY_STAGE))
+        pairing = metrics(open_side(self.root), open_side(second))
         return pl.DataFrame([vars(metric) for metric in pairing.metrics], infer_schema_length=None)
 
     @cached_property

@@ -161,7 +161,7 @@ def compare(
     wrong = [name for name in metric if name not in with_ceiling()]
     if wrong:
         raise InputError(f"--metric {wrong[0]}: no such metric; choose from {', '.join(with_ceiling())} (no plugins)")
-    sides = [comparing.open_side(name, EVERY_STAGE) for name in (first, second)]
+    sides = [comparing.open_side(name) for name in (first, second)]
     console = Console()
     if any(SIMULATED in comparing.corpora_of(side) for side in sides):
         console.print("These runs use a SIMULATED world; their numbers say nothing about real data.")

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -9,8 +10,8 @@ from rich.console import Console
 
 from deployments.cli.options import Root, existing_root, located, roots_below
 from deployments.cli.tables import disk, say, table_of
-from trajpilot_core.errors import InputError, command, shown
-from trajpilot_core.store import garbage
+from trajpilot_core.errors import InputError
+from trajpilot_core.store import damage, garbage
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.inventory import load_inventory, recheck
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
@@ -30,15 +31,18 @@ def verify(
     if not stages_of(open_folder(address)):
         raise InputError(f"{root} contains no artifact; give the --root of a run{roots_below(root)}")
     with alone(address) if repair else contextlib.nullcontext():
-        damage = garbage.verify(address, repair=repair)
-    sure, unsure = (damaged_files([item for item in damage if item.is_sure == is_sure]) for is_sure in (True, False))
+        damaged = damage.verify(address, repair=repair)
+    sure, unsure = ([item for item in damaged if item.is_sure == is_sure] for is_sure in (True, False))
     read: dict[str, str] = {}
     if inputs:
         inventory = load_inventory(open_folder(address), "", ALLOWED_PROTOCOLS)
         if not inventory.seen:
             raise InputError(f"no run below {address} has read a file of a corpus")
         read = recheck(inventory)
-    for path, problem in [*sure.items(), *unsure.items(), *read.items()]:
+    for item in (*sure, *unsure):
+        needed = "" if item.path in item.records else f"; needed by {', '.join(item.records)}"
+        typer.echo(f"{item.path}: {item.problem}{needed}")
+    for path, problem in read.items():
         typer.echo(f"{path}: {problem}")
     then = "deleted; run again" if repair else "--repair deletes what depends on them, the next run recomputes it"
     problems = [f"{len(sure):,} damaged or missing under {root}: {then}"] if sure else []
@@ -47,16 +51,6 @@ def verify(
     intact = f"everything under {root} is intact" + (", and the corpus is unchanged" if inputs else "")
     typer.echo("\n".join(problems) or intact)
     sys.exit(1 if problems else 0)
-
-
-def damaged_files(damage: list[garbage.Damage]) -> dict[str, str]:
-    """Return every damaged, missing or unreadable file once, with what depends on it."""
-    needed: dict[str, list[str]] = {}
-    for item in damage:
-        for path in item.files:
-            needed.setdefault(path, []).append(item.path)
-    records = {item.path: item.problem for item in damage if not item.files}
-    return records | {path: f"damaged or missing, needed by {', '.join(by)}" for path, by in needed.items()}
 
 
 def gc(
@@ -70,25 +64,23 @@ def gc(
 ) -> None:
     """List files that no manifest refers to any more, and delete them with --yes; refused while a run is active."""
     address = existing_root(root)
-    unused = garbage.remove_garbage(address, keep_h) if yes else garbage.find_garbage(address, keep_h)
+    unused = garbage.remove_garbage(address, keep_h) if yes else garbage.find_garbage(address)
+    old = [group for group in unused if group.age_h >= keep_h]
     console = Console()
-    if unused.groups:
+    if old:
         table = table_of(console, ("of", "files", "size"), f"files that no manifest under {root} refers to")
-        for group in unused.groups:
+        for group in old:
             table.add_row(group.name, f"{len(group.files):,}", disk(group.bytes))
         console.print(table)
-    for path in [path for group in unused.groups for path in group.files] if paths else []:
+    for path in [path for group in old for path in group.files] if paths else []:
         typer.echo(path)
-    if unused.young:
-        size = disk(sum(group.bytes for group in unused.young))
-        n = sum(len(group.files) for group in unused.young)
-        say(console, f"kept: {n:,} files in {len(unused.young)} groups, {size}, with files below {keep_h:g} h")
-    for reason in unused.damaged:
-        say(console, f"kept, damaged: {reason}; see `{command('verify', '--root', shown(address))}`")
-    if unused.left:
-        first = ", ".join(unused.left[:3]) + (", ..." if len(unused.left) > 3 else "")
-        say(console, f"kept, {len(unused.left):,} files that do not belong to the store: {first}")
-    size = disk(sum(group.bytes for group in unused.groups))
-    n = sum(len(group.files) for group in unused.groups)
-    dry = f"dry run: {n:,} files, {size} would be deleted; nothing was changed, --yes deletes them"
-    say(console, f"deleted {n:,} files, {size}" if yes else dry)
+    if len(old) < len(unused):
+        say(console, f"kept: {amount(group for group in unused if group.age_h < keep_h)}, younger than {keep_h:g} h")
+    dry = f"dry run: {amount(old)} would be deleted; nothing was changed, --yes deletes them"
+    say(console, f"deleted {amount(old)}" if yes else dry)
+
+
+def amount(groups: Iterable[garbage.Unused]) -> str:
+    """Return number and size of files in words."""
+    sizes = [(len(group.files), group.bytes) for group in groups]
+    return f"{sum(n for n, _ in sizes):,} files, {disk(sum(size for _, size in sizes))}"

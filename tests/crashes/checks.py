@@ -9,8 +9,9 @@ from typing import Any
 from countdown import Operation
 
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.files import open_folder, sweep_temporaries
-from trajpilot_core.store.garbage import find_garbage, remove_garbage, verify
+from trajpilot_core.store.damage import verify
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.garbage import find_garbage, remove_garbage
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
@@ -49,11 +50,8 @@ def nothing_torn(root: Path, reference: Tree) -> list[str]:
             problems.append(f"orphan: {path} is not in the undisturbed run")
         elif reference[path] != digest:
             problems.append(f"incomplete: {path} has other bytes than in the undisturbed run")
-    found = find_garbage(str(root), 0.0)
-    named = {path for group in (*found.groups, *found.young) for path in group.files}
-    problems += [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]
-    problems += [f"gc: {text}" for text in (*found.left, *found.damaged)]
-    return problems
+    named = {path for group in find_garbage(str(root)) for path in group.files}
+    return problems + [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]
 
 
 def recovered(root: Path, reference: Tree, stages: list[str]) -> list[str]:
@@ -75,16 +73,11 @@ def differences(found: Tree, reference: Tree) -> list[str]:
 
 
 def swept(root: Path, reference: Tree) -> list[str]:
-    """In the end: all that is left over goes with the sweep and with `gc`, and nothing else does."""
-    left = temporaries(root)
-    in_scratch = {path for path in left if path.startswith("scratch/")}
+    """In the end: all that is left over goes with `gc`, and nothing else does."""
     problems = differences(tree(root), reference)
-    removed = sweep_temporaries(str(root), 0.0)
-    if removed != len(left) or temporaries(root):
-        problems.append(f"the sweep removed {removed} of {len(left)} temporary files ({len(in_scratch)} in scratch)")
     remove_garbage(str(root), 0.0)
-    if any((root / "scratch").iterdir()):
-        problems.append("gc left something in scratch")
+    problems += [f"gc left {path}" for path in sorted(temporaries(root))]
+    problems += [f"gc left {path}" for path in sorted((root / "scratch").iterdir())]
     return problems + differences(tree(root), reference) + [str(item) for item in verify(str(root), repair=False)]
 
 

@@ -149,7 +149,7 @@ def prepared(work: Path, stage: str, known: Reference, workers: int) -> Place:
     for before in up_to(stage)[:-1]:
         shutil.copytree(known.root / "artifacts" / before, place.root / "artifacts" / before)
     place.root.mkdir(exist_ok=True)
-    shutil.copy(known.root / "inventory.parquet", place.root)
+    shutil.copy(known.root / INVENTORY, place.root)
     return place
 
 

@@ -23,8 +23,8 @@ from toy_stages import options, run_toys, tree_bytes, write_corpus
 from schemas.world import soak_world
 from trajpilot_core.errors import StoreIOError
 from trajpilot_core.stages import STAGES, features
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import LocalFolder, advice, open_folder
-from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.training import loop
 

@@ -17,9 +17,7 @@ from trajpilot_core.errors import StoreError
 
 def group(number: int, of: int) -> ShardGroup:
     shards = {f"t{number}": f"k{number}"}
-    return ShardGroup(
-        stage="features", version=1, key="k", number=number, of=of, unit="take", shards=shards, video_s=60.0
-    )
+    return ShardGroup(stage="features", version=1, number=number, of=of, unit="take", shards=shards, video_s=60.0)
 
 
 @dataclass

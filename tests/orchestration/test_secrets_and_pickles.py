@@ -119,7 +119,7 @@ def test_hostile_pickles_in_place_of_everything_are_computed_again_and_never_run
     marker, root = tmp_path / "marker", Path(shutil.copytree(ran.root, tmp_path / "root"))
     before = {p.relative_to(root): p.read_bytes() for p in root.rglob("manifest.json")}
     planted = plant(root / "artifacts", marker)
-    for path in (root / "inventory.parquet", root / "last.json"):
+    for path in (root / "inventory.json", root / "last.json"):
         path.write_bytes(payload(marker, path.stat().st_size))
         planted.append(path)
     for stage in TRAININGS:

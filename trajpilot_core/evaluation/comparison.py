@@ -14,15 +14,14 @@ import pyarrow.compute as pc
 from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig
 from trajpilot_core.arrays import Array
-from trajpilot_core.engine.key import producers
-from trajpilot_core.engine.planning.staleness import changed_settings, content_by_take, differing, takes_of_rows
+from trajpilot_core.engine.planning.staleness import changed_settings, differing
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation import bootstrap
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
-from trajpilot_core.store.manifest import current_manifest, read_manifest
+from trajpilot_core.store.manifest import current_manifest, read_manifest, shards_of
 from trajpilot_core.store.reading import keys_of, made_from, read_entry_table
 
 EVALUATION, INGEST = "evaluation", "ingest"
@@ -198,7 +197,7 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
     return values / n_seeds, counts[..., 0] / n_seeds
 
 
-def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
+def open_side(name: str) -> Side:
     """Open a run: a root (its current evaluation), or `ROOT@KEY` (an earlier one, by the beginning of its key).
 
     Raises:
@@ -224,7 +223,8 @@ def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
         evaluation = current_manifest(folder, EVALUATION)
     if evaluation is None:
         raise InputError(f"{name} has no evaluation; give the --root of a run that has evaluated its models")
-    return Side(name, folder, made_from(folder, evaluation, producers(stages)))
+    outputs = made_from(folder, [evaluation])
+    return Side(name, folder, {output.stage: output for output in reversed(outputs)})
 
 
 def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[str, tuple[str, str]]:
@@ -256,13 +256,13 @@ def inputs(first: Side, second: Side) -> InputDifference:
     if segments[0] is None or segments[1] is None:
         unknown.append("segments")
     else:
-        changed["segments"] = tuple(take for take in takes_of_rows(segments[0], segments[1]) if take in both)
+        changed["segments"] = tuple(sorted(takes_of_rows(segments[0], segments[1]) & both))
     for entry, stage in BY_TAKE.items():
         one, other = first.outputs.get(stage), second.outputs.get(stage)
         if one is None or other is None:
             unknown.append(entry)
         else:
-            takes = differing(content_by_take(one, entry), content_by_take(other, entry))
+            takes = differing(_content_by_take(one, entry), _content_by_take(other, entry))
             changed[entry] = tuple(take for take in takes if take in both)
     return InputDifference(
         tuple(sorted(set(splits[0]) - both)),
@@ -277,6 +277,17 @@ def _splits(side: Side) -> dict[str, str]:
     """Return take -> split; empty where the takes are gone."""
     table = side.table(INGEST, "takes", ("take_id", "split"))
     return {} if table is None else dict(zip(*(table[n].to_pylist() for n in ("take_id", "split")), strict=True))
+
+
+def _content_by_take(manifest: Manifest, entry: str) -> dict[str, str]:
+    """Return take -> digest of its shard."""
+    return dict(zip(shards_of(manifest), (file.sha256 for file in manifest.entries[entry].files), strict=True))
+
+
+def takes_of_rows(first: pa.Table, second: pa.Table) -> set[str]:
+    """Return the takes with a row that only one of two tables has; both have the column `take_id`."""
+    rows = [{(row["take_id"], repr(row)) for row in table.to_pylist()} for table in (first, second)]
+    return {take for take, _ in rows[0] ^ rows[1]}
 
 
 def metrics(first: Side, second: Side) -> Pairing:
@@ -299,7 +310,7 @@ def metrics(first: Side, second: Side) -> Pairing:
     if len(known) == len(read):
         both = pa.array(set.intersection(*(set(table["horizon"].to_pylist()) for table in known[2:])), pa.int64())
         windows = [table.filter(pc.is_in(table["horizon"], value_set=both)) for table in known[2:]]
-        apart = {*takes_of_rows(*known[:2]), *takes_of_rows(*windows)}
+        apart = takes_of_rows(*known[:2]) | takes_of_rows(*windows)
     return pair(tables[0], tables[1], EvaluationConfig(), apart)
 
 

@@ -63,10 +63,10 @@ def file_names(corpus: Corpus, folder: str) -> set[str]:
     if corpus.is_local:
         return _local_names(corpus.path(folder))
     try:
-        entries = corpus.fs.ls(corpus.path(folder), detail=True)
-    except (FileNotFoundError, NotADirectoryError):
+        entries = corpus.fs.ls(corpus.path(folder))
+    except FileNotFoundError:
         return set()
-    return {entry["name"].rsplit("/", 1)[-1] for entry in entries if _is_file(corpus, entry)}
+    return {entry["name"].rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"}
 
 
 def _local_names(folder: str) -> set[str]:
@@ -119,8 +119,3 @@ def safe_path(value: object) -> str | None:
 def _stat(entry: dict[str, Any]) -> Stat:
     changed = next((entry[key] for key in ("mtime", "ETag", "LastModified") if key in entry), "")
     return int(entry["size"] or 0), str(changed)
-
-
-def _is_file(corpus: Corpus, entry: dict[str, Any]) -> bool:
-    kind = entry["type"]
-    return bool(kind == "file" or (kind in ("link", "other") and corpus.fs.isfile(entry["name"])))

@@ -8,14 +8,13 @@ import contextlib
 import errno
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from trajpilot_core.errors import StoreError, StoreIOError
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location, resolved
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME, check_relative, parse_location, resolved
 
 TEMPORARY = ".tmp-"
 PROBE_BYTES = 1 << 20
@@ -54,7 +53,7 @@ class Folder(Protocol):
         ...
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names in a folder without temporary files; empty where it does not exist."""
+        """Return the sorted names in a folder that `check_name` allows; empty where it does not exist."""
         ...
 
     def local(self, path: str) -> Path | None:
@@ -71,9 +70,9 @@ def open_folder(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Folde
     location = parse_location(url, allowed)
     if location.protocol == "file":
         return LocalFolder(str(Path(location.path).absolute()))
-    from trajpilot_core.store.objects import open_bucket
+    from trajpilot_core.store.objects import ObjectFolder, open_system
 
-    return open_bucket(location)
+    return ObjectFolder(location.url(), open_system(location), location.path)
 
 
 @dataclass(frozen=True)
@@ -158,14 +157,14 @@ class LocalFolder:
             target.unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names in a folder without temporary files."""
+        """Return the sorted names in a folder that `check_name` allows, so no temporary files."""
         target = self.local(path)
         with naming_failures("list", target):
             try:
                 entries = [entry.name for entry in target.iterdir()]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return sorted(name for name in entries if not name.startswith("."))
+        return sorted(filter(NAME.fullmatch, entries))
 
 
 def _has_link(root: str, path: str) -> bool:
@@ -262,7 +261,7 @@ def _discard(temporary: Path) -> None:
     try:
         temporary.unlink()
     except OSError:
-        return  # the sweep removes it later
+        return  # `gc` removes it later
 
 
 def _make_folder(folder: Path) -> None:
@@ -281,32 +280,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def sweep_temporaries(url: str, older_than_h: float) -> int:
-    """Remove temporary files that a killed writer left below a local root; return how many.
-
-    Args:
-        url: the root; on an object store there are none.
-        older_than_h: younger ones may belong to an active writer.
-    """
-    location = parse_location(url)
-    if location.protocol != "file":
-        return 0
-    limit_s = time.time() - 3600 * older_than_h
-    return sum(_remove_old(path, limit_s) for path in _temporaries(Path(location.path)))
-
-
-def _temporaries(root: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(root):
-        yield from (Path(folder) / name for name in names if name.startswith(TEMPORARY))
-
-
-def _remove_old(path: Path, limit_s: float) -> bool:
-    try:
-        if path.lstat().st_mtime > limit_s:
-            return False
-        path.unlink()
-    except OSError:
-        return False
-    return True

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
+from schemas.base import Record
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import Location, check_source_path, parse_location
-from trajpilot_core.store.parquet import read_table, table_bytes
+from trajpilot_core.store.manifest import read_sealed, seal, unless_damaged
 
 if TYPE_CHECKING:
     from trajpilot_core.store.objects import Objects
 
-INVENTORY = "inventory.parquet"
+INVENTORY = "inventory.json"
 ABSENT = "absent"
 """Digest of a missing file, which is an input too."""
 UNREADABLE = "unreadable"
@@ -52,19 +52,11 @@ class Remembered(NamedTuple):
     sha256: str
 
 
-SCHEMA = pa.schema(
-    [
-        pa.field(name, type_, nullable=False)
-        for name, type_ in (
-            ("path", pa.string()),
-            ("size", pa.int64()),
-            ("mtime_ns", pa.int64()),
-            ("inode", pa.int64()),
-            ("etag", pa.string()),
-            ("sha256", pa.string()),
-        )
-    ]
-)
+class StoredInventory(Record):
+    """The inventory as a file of the root."""
+
+    files: dict[str, Remembered]
+    """Address -> its entry."""
 
 
 @dataclass
@@ -72,55 +64,54 @@ class Inventory:
     """Cached digests by address, and the data root of relative paths."""
 
     root: Location
-    allowed: tuple[str, ...]
     seen: dict[str, Remembered] = field(default_factory=dict)
     learned: set[str] = field(default_factory=set)
-    """Addresses whose rows are newer than the file that was loaded."""
-    _system: "Objects | None" = None
+    """Addresses whose entries are newer than the file that was loaded."""
 
-    def address(self, path: str) -> str:
-        """Return the full address of an input file, checked (see `check_source_path`)."""
-        check_source_path(path)
-        if path.startswith("/"):
-            return path
-        return f"{self.root.url().rstrip('/')}/{path}"
-
-    def look(self, path: str) -> FileState | None:
-        """Stat an input file; None where it is missing or its path may not be opened."""
+    def address(self, path: str) -> str | None:
+        """Return the full address of an input file; None where it may not be opened (see `check_source_path`)."""
         try:
-            address = self.address(path)
+            check_source_path(path)
         except StoreError:
             return None
-        return self._look_at(address)
+        return path if path.startswith("/") else f"{self.root.url().rstrip('/')}/{path}"
 
-    def _look_at(self, address: str) -> FileState | None:
+    def look(self, path: str) -> FileState | None:
+        """Stat an input file; None where it is missing or may not be opened."""
+        address = self.address(path)
+        return None if address is None else self.state_of(address)
+
+    def state_of(self, address: str) -> FileState | None:
+        """Stat a file by its full address; None where it is missing."""
         return _look_local(address) if address.startswith("/") else self._look_remote(address)
 
     def known(self, path: str) -> str | None:
         """Return the digest of an input file without reading it; None where it must be read."""
-        try:
-            address = self.address(path)
-        except StoreError:
-            return ABSENT
-        state = self._look_at(address)
-        if state is None:
+        address, state = self.address(path), self.look(path)
+        if address is None or state is None:
             return ABSENT
         seen = self.seen.get(address)
         if seen is not None and seen.state == state:
             return seen.sha256
         return UNREADABLE if address.startswith("/") and _is_unreadable(address) else None
 
-    def system(self) -> "Objects":
-        """Return the file system of a remote data root."""
-        if self._system is None:
-            from trajpilot_core.store.objects import open_system
+    def hash(self, address: str) -> str:
+        """Return the sha256 of a file; errors of its disk or store."""
+        if not address.startswith("/"):
+            return self._system.digest(address)
+        with Path(address).open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
 
-            self._system = open_system(self.root)
-        return self._system
+    @cached_property
+    def _system(self) -> "Objects":
+        """The file system of a remote data root."""
+        from trajpilot_core.store.objects import open_system
+
+        return open_system(self.root)
 
     def _look_remote(self, address: str) -> FileState | None:
         try:
-            info = self.system().info(address)
+            info = self._system.info(address)
         except FileNotFoundError:
             return None
         return FileState(info["size"], int(info["LastModified"].timestamp() * 1e9), 0, str(info.get("ETag", "")))
@@ -150,33 +141,25 @@ def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> 
     location = parse_location(data_root or ".", allowed)
     if location.protocol == "file":
         location = Location("file", str(Path(location.path).absolute()))
-    return Inventory(location, allowed, _remembered(folder))
+    return Inventory(location, _remembered(folder))
 
 
 def _remembered(folder: Folder) -> dict[str, Remembered]:
-    if folder.size(INVENTORY) is None:
-        return {}
-    try:
-        table = read_table(folder.read(INVENTORY)).cast(SCHEMA)
-    except (StoreError, ValueError):
-        return {}
-    paths, *states, sha256 = (column.to_numpy().tolist() for column in table.columns)
-    rows = zip(paths, map(FileState, *states), sha256, strict=True)
-    return {path: Remembered(state, digest) for path, state, digest in rows}
+    stored = unless_damaged(read_sealed, folder, StoredInventory, INVENTORY)
+    return {} if stored is None else stored.files
 
 
 def save_inventory(folder: Folder, inventory: Inventory) -> None:
-    """Write the inventory, sorted by address, if it has new rows; rows that others wrote meanwhile are kept.
+    """Write the inventory if it has new entries; those that others wrote meanwhile are kept.
 
-    Threads of this process take turns. Another process may lose rows at the same moment; its files are read again.
+    Threads of this process take turns. Another process may lose entries at the same moment; its files are read again.
     """
     if not inventory.learned:
         return
     with SAVING:
-        inventory.seen |= {path: row for path, row in _remembered(folder).items() if path not in inventory.learned}
-        rows = [(path, *row.state, row.sha256) for path, row in sorted(inventory.seen.items())]
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        folder.replace(INVENTORY, table_bytes(pa.table(columns, schema=SCHEMA)))
+        others = {path: entry for path, entry in _remembered(folder).items() if path not in inventory.learned}
+        inventory.seen |= others
+        folder.replace(INVENTORY, seal(StoredInventory(files=inventory.seen)))
     inventory.learned.clear()
 
 
@@ -206,8 +189,8 @@ def digests(
         for done, (path, (digest, state)) in enumerate(read, start=1):
             digest_of[path] = digest
             progress(done, len(unknown), "input files hashed")
-            if state is not None:
-                address = inventory.address(path)
+            address = inventory.address(path)
+            if state is not None and address is not None:
                 inventory.seen[address] = Remembered(state, digest)
                 inventory.learned.add(address)
     return {path: digest for path, digest in digest_of.items() if digest is not None}
@@ -216,12 +199,12 @@ def digests(
 def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None]:
     """Hash a file, with equal metadata before and after; try twice."""
     for _ in range(2):
-        before = inventory.look(path)
-        if before is None:
+        address, before = inventory.address(path), inventory.look(path)
+        if address is None or before is None:
             return ABSENT, None
         _let_settle(before)
         try:
-            digest = _hash(inventory, inventory.address(path))
+            digest = inventory.hash(address)
         except FileNotFoundError:
             continue
         except StoreIOError:
@@ -237,13 +220,6 @@ def _let_settle(state: FileState) -> None:
     age_s = time.time() - state.mtime_ns / 1e9
     if 0 <= age_s < SETTLE_S:
         time.sleep(SETTLE_S - age_s)
-
-
-def _hash(inventory: Inventory, address: str) -> str:
-    if not address.startswith("/"):
-        return inventory.system().digest(address)
-    with Path(address).open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
@@ -268,13 +244,13 @@ def recheck(inventory: Inventory) -> dict[str, str]:
 
 
 def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None:
-    state = inventory._look_at(address)
+    state = inventory.state_of(address)
     if state is None:
         return "gone since it was read; the next run will notice" if seen.sha256 != UNREADABLE else None
     if state != seen.state:
         return "changed or touched since it was read; the next run reads it again"
     try:
-        digest = _hash(inventory, address)
+        digest = inventory.hash(address)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}; fix the disk or its permissions"
     if digest == seen.sha256:

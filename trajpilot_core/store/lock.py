@@ -6,7 +6,6 @@ import fcntl
 import logging
 import os
 import platform
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -22,10 +21,6 @@ POLL_S = 0.2
 LOCK = ".lock"
 LOG_EVERY_S = 600.0
 """How often a waiting process logs that it waits."""
-SIGN_S = 2.0
-"""Time that the holder of a lock gets to write its name, before a waiting process calls it unknown."""
-SIGNED = re.compile(r"process (?P<pid>\d+) on (?P<node>[^,]+),")
-"""What `_sign` writes."""
 GC_WAIT_S = 600.0
 """How long a stage waits while `gc` runs."""
 IN_USE = ".in-use"
@@ -52,11 +47,10 @@ def root_lock(root: str, wait_s: float) -> Iterator[None]:
             handle = stack.enter_context(_opened(folder, LOCK))
             end_s = time.monotonic() + wait_s
             while not _is_locked(handle, fcntl.LOCK_EX):
-                holder = _holder(handle)
-                if time.monotonic() >= end_s + (0.0 if holder else SIGN_S):
+                if time.monotonic() >= end_s:
                     raise StoreError(
-                        f"{folder} is in use by {holder or 'an unknown process'}; waited {wait_s:.0f} s; wait for it, "
-                        "end it, or use another --root"
+                        f"{folder} is in use by {_holder(handle)}; waited {wait_s:.0f} s; wait for it, end it, or use "
+                        "another --root"
                     )
                 time.sleep(POLL_S)
             _sign(handle)
@@ -87,7 +81,7 @@ def stage_lock(root: str, stage: str, allowed: tuple[str, ...] = ALLOWED_PROTOCO
                 logged_s: float | None = None
                 while not _is_locked(handle, fcntl.LOCK_EX):
                     if logged_s is None or time.monotonic() - logged_s >= LOG_EVERY_S:
-                        logged_s, holder = time.monotonic(), _holder(handle) or "another process"
+                        logged_s, holder = time.monotonic(), _holder(handle)
                         log.info("%-13s waiting: %s is computing it; what it finishes is reused", stage, holder)
                     time.sleep(POLL_S)
                 _sign(handle)
@@ -163,19 +157,9 @@ def _is_locked(handle: FileIO, mode: int) -> bool:
 
 
 def _holder(handle: FileIO) -> str:
-    """Return who holds a lock; empty between locking and signing, and between wiping the name and unlocking.
-
-    A process of this machine that was stopped (SIGSTOP, Ctrl-Z) is said to be: it would be waited for in vain.
-    """
+    """Return who holds a lock; its name is missing between locking and signing, and on a full disk."""
     handle.seek(0)
-    holder = handle.read().decode(errors="replace").strip()
-    known = SIGNED.match(holder)
-    if known is not None and known["node"] == platform.node():
-        with contextlib.suppress(OSError):
-            state = Path(f"/proc/{known['pid']}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-            if state == "T":
-                return f"{holder}, which is stopped (`kill -CONT {known['pid']}` continues it)"
-    return holder
+    return handle.read().decode(errors="replace").strip() or "another process"
 
 
 def _sign(handle: FileIO) -> None:

@@ -1,23 +1,22 @@
-"""An object store as a root: one conditional PUT per file (If-None-Match), no rename, no lock.
+"""An object store as a root: one PUT per file, with a condition where it must be new (If-None-Match); no lock.
 
-All requests go through `Objects`: it retries errors that may pass, and turns answers of the store into messages.
+s3fs does the work. `Objects` adds two things: one rule for what is tried again (s3fs repeats neither an error 500 nor a
+body with a wrong checksum, and its loops multiply the time-outs), and a sentence for every failure.
 """
 
 import contextlib
 import hashlib
-import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.runtime import answer_limit_s
-from trajpilot_core.store.files import naming_failures
-from trajpilot_core.store.locations import Location, check_relative
+from trajpilot_core.store.files import NO_SPACE, advice
+from trajpilot_core.store.locations import NAME, Location, check_relative
 
 try:
     from aiohttp import ClientError as BodyError
@@ -27,44 +26,21 @@ except ImportError:  # without the extra s3 they are never raised
     TRANSIENT: tuple[type[Exception], ...] = (OSError,)
     FAILURES = TRANSIENT
 else:
-    TRANSIENT = (
-        OSError,
-        BodyError,
-        ResponseParserError,
-        boto.ClientError,
-        boto.HTTPClientError,
-        boto.ConnectionError,
-        boto.IncompleteReadError,
-        boto.FlexibleChecksumError,
-    )
+    REQUESTS = (boto.HTTPClientError, boto.ConnectionError, ResponseParserError)
+    BODIES = (BodyError, boto.IncompleteReadError, boto.FlexibleChecksumError)
+    TRANSIENT = (OSError, *REQUESTS, *BODIES)
     FAILURES = (*TRANSIENT, boto.BotoCoreError, ValueError)
 
 T = TypeVar("T")
-SINGLE_PUT_BYTES = 5 * 2**30 - 1
-"""Largest object of one PUT (Amazon S3 limits)."""
-CONFLICT_WAITS_S = (0.1, 0.4, 1.6, 6.4)
-"""409 ConditionalRequestConflict: another writer is active; wait and try again."""
 WAITS_S = (0.2, 1.0, 4.0)
 """Between attempts of a request; a task retries a stage after 10 and 60 s."""
-BUSY = (408, 429, 500, 502, 503, 504)
-"""HTTP status of errors that may pass."""
+BUSY = (408, 409, 429, 500, 502, 503, 504)
+"""HTTP status of errors that may pass; 409: another writer is active."""
+SINGLE_PUT_BYTES = 5 * 2**30
+"""Files below this are one PUT, so that a killed writer leaves no parts behind (Amazon S3 allows no larger one)."""
 SLOWEST_BYTES_S = 100_000
-"""A body may take the limit of an answer, plus its size at this rate."""
+"""A PUT may take the limit of an answer, plus its size at this rate."""
 CHUNK = 2**20
-
-
-class BrokenAnswerError(OSError):
-    """An answer with a good status but wrong content: a page of a proxy, or part of a body."""
-
-
-def open_bucket(location: Location) -> "ObjectFolder":
-    """Open a prefix of an object store.
-
-    Raises:
-        InputError: it cannot be reached, or there are no credentials for it.
-        StoreError: the library of the protocol is not installed.
-    """
-    return ObjectFolder(location.url(), open_system(location), location.path)
 
 
 def open_system(location: Location) -> "Objects":
@@ -81,13 +57,14 @@ def open_system(location: Location) -> "Objects":
     limit_s = answer_limit_s()
     client = {"connect_timeout": min(limit_s, 10.0), "read_timeout": limit_s, "retries": {"max_attempts": 0}}
     client |= fsspec.config.conf.get(location.protocol, {}).get("config_kwargs", {})
+    whole = {"use_listings_cache": False, "max_concurrency": 1}  # only the checksum of a whole object is checked
     try:
-        system = fsspec.filesystem(location.protocol, use_listings_cache=False, config_kwargs=client)
+        system = fsspec.filesystem(location.protocol, config_kwargs=client, **whole)
     except ImportError as error:
         raise StoreError(
             f"{location.url()} needs a package that is not installed ({error}); pip install 'trajpilot[s3]'"
         ) from error
-    system.retries = 1  # `Objects` retries, and knows better which errors may pass
+    system.retries = 1
     opened = Objects(system, limit_s)
     _require_answer(opened, location)
     return opened
@@ -101,7 +78,7 @@ def _require_answer(opened: "Objects", location: Location) -> None:
         InputError: it does not answer, or the client finds no credentials.
     """
     try:
-        opened.first_page(location.path)
+        opened.info(location.path)
     except FileNotFoundError:
         return
     except StoreIOError as error:
@@ -117,181 +94,87 @@ def _require_answer(opened: "Objects", location: Location) -> None:
 class Objects:
     """An object store with the method names of fsspec; paths begin with the bucket.
 
-    Each method returns a complete answer, or raises FileNotFoundError or StoreIOError.
+    Each method returns a complete answer, or raises FileNotFoundError, FileExistsError or StoreIOError.
     """
 
     system: Any
     limit_s: float
-    """Seconds until an answer must begin."""
+    """Seconds until an answer must begin, and between two parts of it."""
 
     def info(self, path: str) -> dict[str, Any]:
         """Return size, ETag and time of change of an object."""
+        entry: dict[str, Any] = self._ask("look at", path, self.system.info)
+        if entry["type"] == "directory":
+            raise FileNotFoundError(path)
+        return entry
 
-        def head() -> dict[str, Any]:
-            return _described(path, _checked(self._request("head_object", path)), "ContentLength")
+    def ls(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects and folders directly below a prefix."""
+        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=True)))
 
-        return self._ask("look at", path, head)
+    def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
+        """Return every object below a prefix, by its path."""
+        return self._ask("list", path, lambda where: dict(self.system.find(where, detail=detail)))
 
     def cat_file(self, path: str) -> bytes:
         """Return a whole object."""
-
-        def whole() -> bytes:
-            content = io.BytesIO()
-            self._pour(path, content.write)
-            return content.getvalue()
-
-        return self._ask("read", path, whole)
+        return self._ask("read", path, lambda where: bytes(self.system.cat_file(where)))
 
     def digest(self, path: str) -> str:
-        """Return the sha256 of an object without keeping it in memory."""
+        """Return the sha256 of an object, from one GET and without keeping the object in memory."""
+        from fsspec.asyn import sync
 
-        def hashed() -> str:
-            sha256 = hashlib.sha256()
-            self._pour(path, sha256.update)
-            return sha256.hexdigest()
+        bucket, key, _ = self.system.split_path(path)
+
+        def hashed(_: str) -> str:
+            answer = self.system.call_s3("get_object", Bucket=bucket, Key=key)
+            return str(sync(self.system.loop, _sha256, answer["Body"]))
 
         return self._ask("read", path, hashed)
 
     def get_file(self, path: str, target: str) -> None:
         """Copy an object to a local file."""
+        self._ask("read", path, lambda where: self.system.get_file(where, target))
 
-        def copied() -> None:
-            with naming_failures("write", target):
-                file = Path(target).open("wb")  # noqa: SIM115 (closed below)
-
-            def write(content: bytes) -> None:
-                with naming_failures("write", target):
-                    file.write(content)
-
-            with file:
-                self._pour(path, write)
-
-        self._ask("read", path, copied)
-
-    def ls(self, path: str, detail: bool = True) -> list[Any]:
-        """Return the objects and folders directly below a prefix."""
-        entries: list[dict[str, Any]] = []
-        for page in self._pages(path, Delimiter="/"):
-            below = [each["Prefix"].rstrip("/") for each in page.get("CommonPrefixes", [])]
-            entries += [{"name": f"{self._split(path)[0]}/{key}", "size": 0, "type": "directory"} for key in below]
-            entries += self._files(path, page)
-        return entries if detail else [entry["name"] for entry in entries]
-
-    def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
-        """Return every object below a prefix, by its path."""
-        pages = self._pages(path)
-        return {entry["name"]: entry for page in pages for entry in self._files(path, page)}
-
-    def first_page(self, path: str) -> dict[str, Any]:
-        """Return an answer that lists at most one object below a prefix."""
-        return next(self._pages(path, MaxKeys=1))
-
-    def put(self, path: str, content: bytes, **condition: str) -> None:
-        """Write a whole object; FileExistsError where the condition fails."""
-        self._ask("write", path, lambda: self._put(path, content, condition), f" ({len(content):,} bytes)")
+    def put(self, path: str, content: bytes, mode: str = "overwrite") -> None:
+        """Write a whole object; FileExistsError where it exists and `mode` is "create"."""
+        limit_s = self.limit_s + len(content) / SLOWEST_BYTES_S
+        named = {"mode": mode, "chunksize": SINGLE_PUT_BYTES, "timeout": limit_s}
+        self._ask("write", path, lambda where: self.system.pipe_file(where, content, **named))
 
     def remove(self, path: str) -> None:
         """Remove an object."""
-        self._ask("remove", path, lambda: self._request("delete_object", path))
+        self._ask("remove", path, self.system.rm_file)
 
-    def _ask(self, doing: str, path: str, request: Callable[[], T], size: str = "") -> T:
+    def _ask(self, doing: str, path: str, request: Callable[[str], T]) -> T:
         for wait_s in (*WAITS_S, None):
             try:
-                return request()
-            except (FileNotFoundError, FileExistsError, StoreIOError):
+                return request(path)
+            except (FileNotFoundError, FileExistsError):
                 raise
             except FAILURES as error:
                 if wait_s is None or not can_heal(error):
-                    where = f"{doing} s3://{path.removeprefix('s3://')}{size}"
-                    raise StoreIOError(f"cannot {where}: {self._reason(error)}") from error
+                    where = f"s3://{path.removeprefix('s3://')}"
+                    raise StoreIOError(f"cannot {doing} {where}: {_reason(error)}") from error
                 time.sleep(wait_s)
         raise AssertionError("unreachable")
 
-    def _reason(self, error: Exception) -> str:
-        """Return in words what the store answered, and the remedy."""
-        status, words = status_of(error), getattr(error, "strerror", None) or str(error) or type(error).__name__
-        text = words if status is None else f"the store answered {status} ({words})"
-        if isinstance(error, TimeoutError):
-            text = f"no complete answer within {self.limit_s:g} s plus its size at {SLOWEST_BYTES_S:,} bytes per second"
-        if status in (401, 403):
-            return f"{text}; give these credentials that permission, or set others (AWS_PROFILE)"
-        if not can_heal(error):
-            return f"{text}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
-        again = f"{len(WAITS_S) + 1} attempts failed, nothing committed is lost"
-        return f"{text}; {again}: run again when the store answers (for a slow one raise TRAJPILOT_STORE_TIMEOUT_S)"
 
-    def _split(self, path: str) -> tuple[str, str]:
-        bucket, _, key = path.removeprefix("s3://").partition("/")
-        return bucket, key
-
-    def _request(self, operation: str, path: str, limit_s: float | None = None, **arguments: Any) -> Any:
-        bucket, key = self._split(path)
-        return self.system.call_s3(operation, Bucket=bucket, Key=key, timeout=limit_s or self.limit_s, **arguments)
-
-    def _pour(self, path: str, write: Callable[[bytes], object]) -> None:
-        """Pass an object on in chunks and check its size; the client checks its checksum."""
-        from fsspec.asyn import sync
-
-        answer = self._request("get_object", path)
-        size = answer.get("ContentLength")
-        n = sync(self.system.loop, _copy, answer, write, timeout=self.limit_s + (size or 0) / SLOWEST_BYTES_S)
-        if n != size:
-            raise BrokenAnswerError(f"only {n:,} of {size:,} bytes arrived")
-
-    def _put(self, path: str, content: bytes, condition: dict[str, str]) -> None:
-        limit_s = self.limit_s + len(content) / SLOWEST_BYTES_S
-        answer = self._request("put_object", path, limit_s, Body=content, **condition)
-        if not answer.get("ETag"):
-            raise BrokenAnswerError("the answer to a write has no ETag, as a page of a proxy")
-
-    def _pages(self, path: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        bucket, key = self._split(path)
-        arguments |= {"Bucket": bucket, "Prefix": f"{key.rstrip('/')}/" if key else "", "timeout": self.limit_s}
-
-        def page() -> dict[str, Any]:
-            answer: dict[str, Any] = self.system.call_s3("list_objects_v2", **arguments)
-            if answer.get("IsTruncated") != ("NextContinuationToken" in answer):
-                raise BrokenAnswerError("the answer is no listing, as a page of a proxy")
-            return answer
-
-        while True:
-            answer = self._ask("list", path, page)
-            yield answer
-            if not answer["IsTruncated"]:
-                return
-            arguments["ContinuationToken"] = answer["NextContinuationToken"]
-
-    def _files(self, path: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        listed = [entry for entry in page.get("Contents", []) if not entry["Key"].endswith("/")]
-        yield from (_described(f"{self._split(path)[0]}/{entry['Key']}", entry, "Size") for entry in listed)
-
-
-def _described(path: str, answer: dict[str, Any], size: str) -> dict[str, Any]:
-    facts: dict[str, Any] = {name: answer[name] for name in ("ETag", "LastModified") if name in answer}
-    return {"name": path, "type": "file", "size": int(answer[size]), **facts}
-
-
-def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer if it has the fields of an object."""
-    if not isinstance(answer.get("LastModified"), datetime) or answer.get("ContentLength") is None:
-        raise BrokenAnswerError("the answer has no size or time of change, as a page of a proxy")
-    return answer
-
-
-async def _copy(answer: dict[str, Any], write: Callable[[bytes], object]) -> int:
-    n = 0
-    async with answer["Body"] as body:
-        _checked(answer)
+async def _sha256(body: Any) -> str:
+    """Hash the body of an answer; the client compares its size and checksum at the end."""
+    sha256 = hashlib.sha256()
+    async with body:
         while chunk := await body.read(CHUNK):
-            write(chunk)
-            n += len(chunk)
-    return n
+            sha256.update(chunk)
+    return sha256.hexdigest()
 
 
 def can_heal(error: Exception) -> bool:
-    """Return whether a retry may succeed: the store is busy, or an answer was cut off, damaged, late or a proxy's."""
+    """Return whether a retry may succeed: the store is busy, or an answer was cut off, damaged, late or missing."""
     status = status_of(error)
-    return isinstance(error, TRANSIENT) and (status is None or status in BUSY or isinstance(error, TimeoutError))
+    if status is not None:
+        return status in BUSY or isinstance(error, TimeoutError)
+    return isinstance(error, TRANSIENT) and getattr(error, "errno", None) not in NO_SPACE
 
 
 def status_of(error: BaseException) -> int | None:
@@ -304,6 +187,20 @@ def status_of(error: BaseException) -> int | None:
             return int(status) if status is not None else None
         seen = seen.__cause__
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Return in words what the store answered, and the remedy."""
+    status, words = status_of(error), str(error) or type(error).__name__
+    text = words if status is None else f"the store answered {status} ({words})"
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        return f"this machine: {error.strerror}; {advice(error)}"
+    if status in (401, 403):
+        return f"{text}; give these credentials that permission, or set others (AWS_PROFILE)"
+    if not can_heal(error):
+        return f"{text}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
+    again = f"{len(WAITS_S) + 1} attempts failed, nothing committed is lost"
+    return f"{text}; {again}: run again when the store answers (for a slow one raise TRAJPILOT_STORE_TIMEOUT_S)"
 
 
 @dataclass(frozen=True)
@@ -339,23 +236,17 @@ class ObjectFolder:
     def replace(self, path: str, content: bytes) -> None:
         """Write the whole object, replacing any older one."""
         try:
-            self._put(path, content)
+            self.system.put(self._at(path), content)
         except FileNotFoundError as error:
-            raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
+            raise StoreIOError(f"cannot write {self.url}/{path}: {error}") from error
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write the object unless one exists (If-None-Match: *); True where this call made it."""
-        for wait_s in (*CONFLICT_WAITS_S, None):
-            try:
-                self._put(path, content, IfNoneMatch="*")
-                return True
-            except (FileExistsError, StoreIOError) as error:
-                if status_of(error) == 412 or isinstance(error, FileExistsError):
-                    return False
-                if status_of(error) != 409 or wait_s is None:
-                    raise
-                time.sleep(wait_s)
-        raise AssertionError("unreachable")
+        """Write the object unless one exists; True where this call made it."""
+        try:
+            self.system.put(self._at(path), content, "create")
+        except FileExistsError:
+            return False
+        return True
 
     def remove(self, path: str) -> None:
         """Remove the object if it exists."""
@@ -363,17 +254,9 @@ class ObjectFolder:
             self.system.remove(self._at(path))
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names below a prefix."""
+        """Return the sorted names below a prefix that `check_name` allows."""
         try:
-            paths = self.system.ls(self._at(path), detail=False)
+            entries = self.system.ls(self._at(path))
         except FileNotFoundError:
             return []
-        names = {name.rpartition("/")[2] for name in paths}
-        return sorted(name for name in names if name and not name.startswith("."))
-
-    def _put(self, path: str, content: bytes, **condition: str) -> None:
-        if len(content) > SINGLE_PUT_BYTES:
-            raise StoreError(
-                f"{self.url}/{path} has {len(content):,} bytes; the maximum of one PUT is {SINGLE_PUT_BYTES:,}"
-            )
-        self.system.put(self._at(path), content, **condition)
+        return sorted(filter(NAME.fullmatch, (entry["name"].rpartition("/")[2] for entry in entries)))

@@ -5,6 +5,7 @@ reading 2,549 small files takes 8.6 s, one file 1.2 s (docs/decisions/store.md).
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,6 @@ from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord
 from schemas.base import Record
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.locations import NAME
 from trajpilot_core.store.manifest import (
     ARTIFACTS,
     CURRENT,
@@ -203,12 +203,12 @@ def _entry(manifest: Manifest, name: str) -> Entry:
 
 def stages_of(folder: Folder) -> list[str]:
     """Return the stages with a folder below a root, sorted."""
-    return [name for name in folder.names(ARTIFACTS) if NAME.fullmatch(name)]
+    return folder.names(ARTIFACTS)
 
 
 def keys_of(folder: Folder, stage: str) -> list[str]:
     """Return the keys of a stage that have a folder, with or without a manifest, sorted."""
-    return [name for name in folder.names(stage_folder(stage)) if NAME.fullmatch(name) and name not in SPECIAL]
+    return [name for name in folder.names(stage_folder(stage)) if name not in SPECIAL]
 
 
 def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
@@ -247,23 +247,17 @@ def find_manifest(folder: Folder, stage: str, entry: str, fingerprint: str) -> M
     return None
 
 
-def made_from(folder: Folder, manifest: Manifest, writer: Mapping[str, str]) -> dict[str, Manifest]:
-    """Return stage -> output that `manifest` was made from, including itself; missing outputs are left out.
-
-    Args:
-        folder: the root.
-        manifest: the output.
-        writer: entry name -> stage that writes it.
-    """
-    outputs = {manifest.stage: manifest}
-    waiting = [manifest]
+def made_from(folder: Folder, outputs: Iterable[Manifest]) -> list[Manifest]:
+    """Return outputs, then all earlier ones that they were made from; those that are gone are left out."""
+    holder: dict[tuple[str, str], Manifest] = {}
+    for manifest in (manifest for stage in stages_of(folder) for manifest in manifests_of(folder, stage)):
+        for name, entry in manifest.entries.items():
+            holder.setdefault((name, entry.fingerprint), manifest)  # the current one, else the latest
+    used: dict[tuple[str, str], Manifest] = {}
+    waiting = deque(outputs)
     while waiting:
-        reader = waiting.pop()
-        for name in sorted(reader.inputs):
-            stage = writer.get(name)
-            if stage is not None and stage not in outputs:
-                source = find_manifest(folder, stage, name, reader.inputs[name])
-                if source is not None:
-                    outputs[stage] = source
-                    waiting.append(source)
-    return outputs
+        manifest = waiting.popleft()
+        if (manifest.stage, manifest.key) not in used:
+            used[manifest.stage, manifest.key] = manifest
+            waiting += [holder[entry] for entry in manifest.inputs.items() if entry in holder]
+    return list(used.values())

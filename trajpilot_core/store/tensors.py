@@ -6,33 +6,14 @@ the library writes it in varying order (docs/decisions/store.md).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from trajpilot_core.errors import InputError, StoreError
-from trajpilot_core.incoming import parse_json
+from trajpilot_core.errors import StoreError
 
 Tensors = Mapping[str, NDArray[np.generic]]
-HEADER_BYTES = 8
-METADATA = "__metadata__"
-TYPES = {
-    "BOOL": "?",
-    "U8": "u1",
-    "I8": "i1",
-    "U16": "<u2",
-    "I16": "<i2",
-    "U32": "<u4",
-    "I32": "<i4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F16": "<f2",
-    "F32": "<f4",
-    "F64": "<f8",
-}
-"""Type in the format -> numpy type. https://github.com/huggingface/safetensors#format"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +28,7 @@ class Models:
     """Key -> its parameters."""
 
     def read(self, key: str) -> Tensors:
-        """Read and verify one model: parameter name -> read-only array of its original shape.
+        """Read and verify one model: parameter name -> array of its original shape.
 
         Raises:
             StoreError: there is no such model, or its file is damaged.
@@ -64,27 +45,14 @@ def tensors_bytes(tensors: Tensors) -> bytes:
     return content
 
 
-def parse_tensors(content: bytes) -> dict[str, NDArray[np.generic]]:
-    """Read what `tensors_bytes` wrote, without a copy. The caller has verified the digest of `content`.
-
-    Returns:
-        Name -> array of its original shape: a read-only view of `content`.
+def parse_tensors(content: bytes) -> Tensors:
+    """Return what `tensors_bytes` wrote: name -> array of its original shape.
 
     Raises:
         StoreError: not a safetensors file of the store.
     """
     try:
-        start = HEADER_BYTES + int.from_bytes(content[:HEADER_BYTES], "little")
-        header = parse_json(content[HEADER_BYTES:start], "the header")
-        return {name: _view(content, start, header[name]) for name in sorted(set(header) - {METADATA})}
-    except (InputError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        tensors: Tensors = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, KeyError) as error:
         raise StoreError(f"{len(content):,} bytes are not a safetensors file: {error}") from error
-
-
-def _view(content: bytes, start: int, header: Mapping[str, Any]) -> NDArray[np.generic]:
-    """Return one array of a file whose data begin at byte `start`."""
-    begin, end = header["data_offsets"]
-    array: NDArray[np.generic] = np.ndarray(tuple(header["shape"]), TYPES[header["dtype"]], content, start + begin)
-    if array.nbytes != end - begin:
-        raise ValueError(f"{end - begin} bytes for an array of {array.nbytes}")
-    return array
+    return tensors

@@ -15,8 +15,8 @@ from trajpilot_core.engine.planning.watch import noticed
 from trajpilot_core.engine.stage import AnyStage, Work
 from trajpilot_core.errors import InputError, StoreError, StoreIOError, VersionError
 from trajpilot_core.store import inventory, reading
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
@@ -36,7 +36,7 @@ def test_plan_of_an_empty_root_knows_the_first_stage_only(run: RunOptions) -> No
 
 def test_plan_after_a_run_is_fresh_and_reads_no_input_file(run: RunOptions, monkeypatch) -> None:
     run_toys(run)
-    monkeypatch.setattr(inventory, "_hash", lambda *_: pytest.fail("plan read an input file"))
+    monkeypatch.setattr(inventory.Inventory, "hash", lambda *_: pytest.fail("plan read an input file"))
     assert [row.state for row in planned(run).values()] == ["fresh"] * 3
 
 
@@ -77,7 +77,7 @@ def test_verify_finds_damage_and_repair_makes_the_next_run_mend_it(run: RunOptio
     assert verify(run.root, repair=False) == []
     data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
     found = verify(run.root, repair=True)
-    assert ["damaged" in damage.problem for damage in found] == [True] * 2, "the shard's record, and the manifest"
+    assert [("is damaged" in damage.problem, len(damage.records)) for damage in found] == [(True, 2)], "shard, manifest"
     assert run_toys(run)["toy_vectors"].message() == "reused 3, computed 1, removed 0, rejected 0"
     assert tree_bytes(root) == before
     assert verify(run.root, repair=False) == []

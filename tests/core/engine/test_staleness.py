@@ -1,7 +1,6 @@
 """Why a stage is stale: every cause is named, with old and new, and a bounded list of takes."""
 
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,13 +98,10 @@ def test_without_notes_the_takes_are_still_named(run: RunOptions, corpus: Path) 
         assert why(run, "toy_vectors") == "1 take touched: take1 (take1.txt)"
 
 
-def test_an_input_from_a_stage_is_named_with_the_takes_in_which_it_changed(run: RunOptions, corpus: Path) -> None:
-    (old,) = Path(run.root).glob("artifacts/toy_vectors/*/manifest.json")
+def test_an_input_from_a_stage_is_named(run: RunOptions, corpus: Path) -> None:
     (corpus / "take1.txt").write_text("4 4")
     run_toys(run, until="toy_vectors")
-    assert why(run, "toy_sum") == "input toy_vectors changed in 1 take: take1"
-    shutil.rmtree(old.parent)
-    assert why(run, "toy_sum") == "input toy_vectors changed"
+    assert why(run, "toy_sum") == "1 input changed: toy_vectors"
 
 
 def test_a_missing_and_a_damaged_output_are_named(run: RunOptions) -> None:
@@ -160,7 +156,7 @@ def test_a_stage_that_waits_names_the_inputs_that_changed_already(run: RunOption
     (corpus / "longer.txt").write_text("1")
     run_toys(run, both, until="toy_ingest")
     row = planned(run, both)["toy_sum"]
-    told = "input toy_takes changed in 2 takes: longer, take4"
+    told = "1 input changed: toy_takes"
     assert (row.state, row.why) == ("stale", f"{told}; unknown until toy_vectors has run")
 
 

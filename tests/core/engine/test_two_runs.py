@@ -32,8 +32,8 @@ import trajpilot_core.store.lock as locks
 from schemas.arrow import arrow_schema
 from schemas.artifacts import ArtifactRef
 from trajpilot_core.engine.stage import Work
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.lock import stage_lock
 from trajpilot_core.store.manifest import current_manifest
 

@@ -17,7 +17,7 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.sink import Sink
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.garbage import verify
+from trajpilot_core.store.damage import verify
 
 pytestmark = pytest.mark.timeout(1800)
 CAMPAIGN = pytest.mark.campaign
@@ -183,7 +183,7 @@ def test_rejects_that_name_files_of_before_a_renaming_are_found_out(
     base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault that the proof of the renamed take catches: its reject rows speak of a folder that is gone."""
-    monkeypatch.setattr(reuse, "_misnamed", lambda *_: set())
+    monkeypatch.setattr(reuse, "_files_named", lambda *_: set())
     place = copied(base, tmp_path)
     updates.take_renamed(place.corpus)
     run_all(place.root, place.corpus, "features")

@@ -153,7 +153,7 @@ def test_differences_of_settings_inputs_and_metrics_of_two_roots_are_listed(tmp_
         relabelled,
         config=PipelineConfig(features=FeatureConfig(batch=3)),
     )
-    first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
+    first, second = (comparison.open_side(str(tmp_path / name)) for name in "ab")
     assert comparison.settings(first, second, stages) == {"features: batch": ("8", "3")}
     newer = first.outputs["features"].replace(version=2, libraries={"torch": "9"})
     other = comparison.settings(first, replace(first, outputs={**first.outputs, "features": newer}), stages)
@@ -170,9 +170,9 @@ def test_differences_of_settings_inputs_and_metrics_of_two_roots_are_listed(tmp_
 
 
 def paired(root: Path, one: dict, other: dict) -> Pairing:
-    stages = make(root / "a", **one, has_features=False)
+    make(root / "a", **one, has_features=False)
     make(root / "b", **other, has_features=False)
-    return comparison.metrics(*(comparison.open_side(str(root / name), stages) for name in "ab"))
+    return comparison.metrics(*(comparison.open_side(str(root / name)) for name in "ab"))
 
 
 def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path: Path) -> None:
@@ -200,15 +200,15 @@ def test_horizons_of_one_run_only_are_omitted_and_listed() -> None:
 
 def test_an_earlier_evaluation_is_opened_by_the_beginning_of_its_key_with_its_inputs(tmp_path: Path) -> None:
     stages = make(tmp_path / "a")
-    old = comparison.open_side(str(tmp_path / "a"), stages).outputs["evaluation"].key
+    old = comparison.open_side(str(tmp_path / "a")).outputs["evaluation"].key
     make(tmp_path / "a", config=PipelineConfig(features=FeatureConfig(batch=3)))
-    before, now = (comparison.open_side(f"{tmp_path / 'a'}{at}", stages) for at in (f"@{old[:8]}", ""))
+    before, now = (comparison.open_side(f"{tmp_path / 'a'}{at}") for at in (f"@{old[:8]}", ""))
     assert comparison.settings(before, now, stages) == {"features: batch": ("8", "3")}
     with pytest.raises(InputError, match=r"exactly one must; known evaluations: [0-9a-f]{8}, [0-9a-f]{8} "):
-        comparison.open_side(f"{tmp_path / 'a'}@zz", stages)
+        comparison.open_side(f"{tmp_path / 'a'}@zz")
     for absent in ("a@", "nowhere"):
         with pytest.raises(InputError, match="is not a folder"):
-            comparison.open_side(str(tmp_path / absent), stages)
+            comparison.open_side(str(tmp_path / absent))
 
 
 CLASSES = PipelineConfig(evaluation=EvaluationConfig(vocabulary="classes"))

@@ -158,7 +158,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(
         cells = {(cell.table, cell.row) for cell in cells_of([read_run(str(root))])}
         assert cells == {("ek100", f"{s}{row}") for row in EK100 for s in ("", CHALLENGE)}
     elif name == "atomic_anticipation":
-        side = open_side(str(root), EVERY_STAGE)
+        side = open_side(str(root))
         metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION

@@ -16,8 +16,9 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store import garbage, lock
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.garbage import find_garbage, paths_in_use, remove_garbage, verify
+from trajpilot_core.store.garbage import find_garbage, paths_in_use, remove_garbage
 from trajpilot_core.store.lock import alone, in_use, root_lock
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
@@ -59,53 +60,44 @@ def age(hours: float, *paths: Path) -> None:
         os.utime(path, (written, written), follow_symlinks=False)
 
 
-def shard_files(run: RunOptions) -> list[str]:
-    return [path for group in find_garbage(run.root, 0.0).groups for path in group.files if "/shards/" in path]
+def unused(run: RunOptions) -> set[str]:
+    return {path for group in find_garbage(run.root) for path in group.files}
 
 
 def test_nothing_is_garbage_after_one_run(fresh: RunOptions) -> None:
     run_toys(fresh)
-    assert find_garbage(fresh.root, 0.0) == garbage.Garbage((), (), (), ())
+    assert find_garbage(fresh.root) == []
 
 
 def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) -> None:
     before = tree_bytes(Path(run.root))
-    found = find_garbage(run.root, 0.0)
-    parts = {path.split("/")[2] for group in found.groups for path in group.files}
-    assert {"shards", "packs"} < parts, "outputs of before are the rest"
+    found = unused(run)
+    assert {"shards", "packs"} < {path.split("/")[2] for path in found}, "outputs of before are the rest"
     assert tree_bytes(Path(run.root)) == before
-    removed = remove_garbage(run.root, 0.0)
-    assert removed == found
-    after = tree_bytes(Path(run.root))
-    gone = {name for group in removed.groups for name in group.files}
-    assert set(before) - set(after) == {name for name in gone if "run_record" not in name}
+    assert {path for group in remove_garbage(run.root, 0.0) for path in group.files} == found
+    gone = set(before) - set(tree_bytes(Path(run.root)))
+    assert gone == {name for name in found if "run_record" not in name}
     assert is_whole(run)
-    assert find_garbage(run.root, 0.0).groups == ()
+    assert find_garbage(run.root) == []
     assert len(list((Path(run.root) / "artifacts/toy_vectors/shards").iterdir())) == 3
 
 
 def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(folder: LocalFolder) -> tuple[set[str], dict[str, str]]:
-        used, damaged = paths_in_use(folder)
-        return {path for path in used if "/shards/" not in path}, damaged
+    def forgetful(folder: LocalFolder) -> set[str]:
+        return {path for path in paths_in_use(folder) if "/shards/" not in path}
 
     monkeypatch.setattr(garbage, "paths_in_use", forgetful)
     remove_garbage(run.root, 0.0)
     assert not is_whole(run)
 
 
-def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer_or_is_damaged(
-    fresh: RunOptions,
-) -> None:
+def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer(fresh: RunOptions) -> None:
     old = Path(run_toys(fresh)["toy_vectors"].ref.uri)
     Path(fresh.data_root, "take1.txt").write_text("7 7")
     run_toys(fresh, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
-    assert find_garbage(fresh.root, 0.0).groups == ()
-    Path(fresh.root, "artifacts/toy_sum/current").write_text("{}")
-    assert find_garbage(fresh.root, 0.0).groups == ()
+    assert find_garbage(fresh.root) == []
     run_toys(fresh)
-    garbage_files = [path for group in find_garbage(fresh.root, 0.0).groups for path in group.files]
-    assert str(old.relative_to(fresh.root)) in garbage_files
+    assert str(old.relative_to(fresh.root)) in unused(fresh)
 
 
 def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
@@ -115,11 +107,12 @@ def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
     (root / "scratch/toy_sum-0123456789abcdef").mkdir(parents=True)
     (root / "scratch/toy_sum-0123456789abcdef/step.safetensors").write_bytes(b"x" * 10)
     (root / "scratch/killed-before-it-wrote/anything").mkdir(parents=True)
-    assert remove_garbage(run.root, 1.0).groups == ()
-    young = {group.name for group in find_garbage(run.root, 1.0).young}
-    assert {".tmp-2-cd", "scratch/toy_sum-0123456789abcdef", "toy_sum", "toy_vectors"} <= young
+    assert remove_garbage(run.root, 1.0) == []
+    young = {group.name for group in find_garbage(run.root)}
+    scratch = "scratch/toy_sum-0123456789abcdef"
+    assert {".tmp-2-cd", scratch, "artifacts/toy_sum", "artifacts/toy_vectors"} <= young
     age(30, *root.rglob("*"))
-    assert {group.name for group in remove_garbage(run.root, 24.0).groups} == young
+    assert {group.name for group in remove_garbage(run.root, 24.0)} == young
     assert list(root.rglob(".tmp-*")) == []
     assert list((root / "scratch").iterdir()) == []
     assert is_whole(run)
@@ -131,7 +124,7 @@ def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(fresh: RunO
     run_toys(fresh)
     data = next(Path(fresh.root).glob("artifacts/toy_vectors/*/data-*.parquet"))
     age(30, *data.parent.glob("data-*"))
-    assert remove_garbage(fresh.root, 24.0).groups == ()
+    assert remove_garbage(fresh.root, 24.0) == []
 
 
 def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions, tmp_path: Path) -> None:
@@ -144,20 +137,23 @@ def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions,
     (root / "artifacts/toy_sum/shards").mkdir()
     (root / "artifacts/toy_sum/shards/linked").symlink_to(outside)
     (root / "artifacts/toy_sum" / ("data-" + "1" * 64 + ".parquet")).symlink_to(precious)
-    removed = remove_garbage(run.root, 0.0)
+    (outside / "empty").mkdir()
+    (root / "scratch").rmdir()
+    (root / "scratch").symlink_to(outside)
+    remove_garbage(run.root, 0.0)
     assert precious.read_bytes() == b"mine"
+    assert (outside / "empty").exists()
     assert (root / "artifacts/toy_sum/notes.txt").exists()
-    assert {"artifacts/toy_sum/notes.txt", "artifacts/toy_sum/shards/linked"} < set(removed.left)
+    assert (root / "artifacts/toy_sum/shards/linked").is_symlink()
 
 
-def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOptions) -> None:
+def test_gc_is_refused_where_a_current_output_is_damaged(run: RunOptions) -> None:
     root = Path(run.root)
     (root / "artifacts/toy_vectors/current").write_text("{}")
-    before = {name for name in tree_bytes(root) if "/toy_vectors/" in name}
-    removed = remove_garbage(run.root, 0.0)
-    assert {name for name in tree_bytes(root) if "/toy_vectors/" in name} == before
-    assert removed.damaged[0].startswith("toy_vectors: ")
-    assert not any(group.name == "toy_vectors" for group in removed.groups)
+    before = tree_bytes(root)
+    with pytest.raises(StoreError, match="toy_vectors/current is damaged"):
+        remove_garbage(run.root, 0.0)
+    assert tree_bytes(root) == before
 
 
 def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(fresh: RunOptions) -> None:
@@ -175,8 +171,8 @@ def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_i
     shards = sorted((Path(run.root) / "artifacts/toy_vectors/shards").iterdir(), key=lambda path: path.stat().st_mtime)
     for days, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
         age(24 * days, *shard.iterdir())
-    assert "toy_vectors" not in [group.name for group in remove_garbage(run.root, 24.0).groups]
-    assert len({path.rpartition("/")[0] for path in shard_files(run)}) == 3
+    assert "artifacts/toy_vectors" not in [group.name for group in remove_garbage(run.root, 24.0)]
+    assert len({path.rpartition("/")[0] for path in unused(run) if "/shards/" in path}) == 3
     assert run_toys(run, config=config)["toy_vectors"].reused == 3
 
 
@@ -195,7 +191,7 @@ def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(fresh: RunO
     try:
         with pytest.raises(StoreError, match="a stage is running"):
             remove_garbage(run.root, 0.0)
-        assert shard_files(run)
+        assert any("/shards/" in path for path in unused(run))
     finally:
         go_on.set()
         stage.join()

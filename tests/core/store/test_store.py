@@ -23,7 +23,7 @@ from toy_stages import INGEST, hostile_names
 from schemas.artifacts import RunRecord
 from trajpilot_core.engine.sink import Sink
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
+from trajpilot_core.store.files import LocalFolder, open_folder
 from trajpilot_core.store.inventory import ABSENT, UNREADABLE, digests, load_inventory, save_inventory
 from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.lock import require_free_space
@@ -272,17 +272,6 @@ def test_a_reader_never_sees_a_mixed_file(tmp_path: Path) -> None:
     assert all(len(content) == 1 for content in seen)
 
 
-def test_the_sweep_takes_old_temporary_files_only(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    for name in ("a/.tmp-1-old", "a/.tmp-1-new", "a/data"):
-        (tmp_path / name).write_text("x")
-    os.utime(tmp_path / "a/.tmp-1-old", (1, 1))
-    os.utime(tmp_path / "a/data", (1, 1))
-    assert sweep_temporaries(str(tmp_path), older_than_h=1) == 1
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [".tmp-1-new", "data"]
-    assert LocalFolder(str(tmp_path)).names("a") == ["data"]
-
-
 def test_too_little_space_is_said_beforehand(tmp_path: Path) -> None:
     require_free_space(tmp_path / "not/there/yet", 1, "the demo")
     with pytest.raises(StoreError, match=r"the demo needs 1000000000\.00 GB under .* is free there"):
@@ -319,6 +308,6 @@ def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path
     assert first["gone"] == first["../a"] == first["a\0"] == ABSENT
     assert first["sub"] == UNREADABLE
     assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") == first["a"]
-    (tmp_path / "root/inventory.parquet").write_bytes(b"nonsense")
+    (tmp_path / "root/inventory.json").write_bytes(b"nonsense")
     assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") is None
     assert known() == first

@@ -12,8 +12,8 @@ from toy_stages import options, run_toys, toys_with, tree_bytes, write_corpus
 from schemas.config import RunOptions
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store import objects
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
 from trajpilot_core.store.manifest import current_manifest
 
@@ -38,7 +38,7 @@ def on_s3(root: str, corpus: Path, **changes: object) -> RunOptions:
 
 def objects_of(root: str) -> dict[str, bytes]:
     system, prefix = s3fs.S3FileSystem(skip_instance_cache=True), root.removeprefix("s3://")
-    names = [name for name in system.find(prefix) if not name.endswith(("run_record.json", "inventory.parquet"))]
+    names = [name for name in system.find(prefix) if not name.endswith(("run_record.json", "inventory.json"))]
     return {name.removeprefix(prefix + "/"): system.cat_file(name) for name in names}
 
 
@@ -69,32 +69,16 @@ class HttpError(OSError):
         self.response = {"ResponseMetadata": {"HTTPStatusCode": status}}
 
 
-def folder_of(system: Mock) -> objects.ObjectFolder:
-    return objects.ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p")
-
-
-def test_a_conflict_is_looked_at_again_and_a_failed_condition_means_somebody_was_first(monkeypatch) -> None:
-    monkeypatch.setattr(objects, "CONFLICT_WAITS_S", (0.0, 0.0, 0.0))
-    for statuses, made in (((409, 409, None), True), ((409, 412), False), ((412,), False)):
-        system = Mock()
-        system.call_s3.side_effect = [HttpError(status) if status else {"ETag": "x"} for status in statuses]
-        assert folder_of(system).create("x", b"content") is made
-        assert system.call_s3.call_count == len(statuses)
-
-
-def test_other_answers_of_the_object_store_are_named_failures(monkeypatch) -> None:
-    monkeypatch.setattr(objects, "CONFLICT_WAITS_S", (0.0,))
+@pytest.mark.parametrize(
+    ("answers", "made"),
+    [((HttpError(409), HttpError(409), {}), True), ((HttpError(409), FileExistsError()), False)],
+)
+def test_a_conflict_is_tried_again_and_a_failed_condition_means_somebody_was_first(monkeypatch, answers, made) -> None:
     monkeypatch.setattr(objects, "WAITS_S", (0.0, 0.0))
     system = Mock()
-    system.call_s3.side_effect = HttpError(503)
-    folder = folder_of(system)
-    with pytest.raises(StoreError, match=r"cannot write s3://b/p/x \(7 bytes\): the store answered 503 .* 3 attempts"):
-        folder.create("x", b"content")
-    assert system.call_s3.call_count == 3
-    system.call_s3.side_effect = HttpError(409)
-    for write in (folder.create, folder.replace):
-        with pytest.raises(StoreError, match="status 409"):
-            write("x", b"content")
+    system.pipe_file.side_effect = answers
+    assert objects.ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p").create("x", b"content") is made
+    assert system.pipe_file.call_count == len(answers)
 
 
 def test_a_bucket_that_is_not_there_is_named(endpoint: str, bucket: str) -> None:

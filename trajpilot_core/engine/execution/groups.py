@@ -13,20 +13,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.artifacts import ShardGroup, UnitSources
+from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.reuse import finished_shards, scratch_folder
 from trajpilot_core.engine.key import (
     KeyedStage,
-    ResolvedStage,
     key_stage,
     paths_of,
-    read_notes,
     resolve_stage,
-    unit_sources,
-    write_notes,
 )
 from trajpilot_core.engine.needs import require_room
 from trajpilot_core.engine.progress import Progress
@@ -113,12 +109,10 @@ def share_out(
         return ()
     for name in names:  # so that an existing marker proves that its shard was recomputed
         job.folder.remove(shard_path(stage.name, work.shard_keys[name]))
-    write_notes(job.folder, work.resolved, work.key, job.digest_of)
     return tuple(
         ShardGroup(
             stage=stage.name,
             version=stage.version,
-            key=work.key,
             number=number,
             of=len(split),
             unit=stage.shard_by,
@@ -188,8 +182,8 @@ def compute_group(
         progress: called with (done, total, what).
 
     Raises:
-        InputError: stage, settings or files differ from those of the parent run; names the differences. Shards that
-            agree are computed first.
+        InputError: stage, settings or files differ from those of the parent run; names the shards. Those that agree
+            are computed first.
         StoreError: an input is missing, or the disk failed.
     """
     clock, stage = time.monotonic(), stages[group.stage]
@@ -212,7 +206,11 @@ def compute_group(
         job = ComputeContext(folder, inventory, digest_of, run, progress, forced=False, scratch=scratch)
         outcome = _compute_missing(_narrow(work, same), job, clock)
         if len(same) < len(group.shards):
-            raise InputError(_differences(folder, resolved, digest_of, group, same))
+            differ = sorted(set(group.shards) - same)
+            raise InputError(
+                f"{group.stage}: {len(differ)} of {len(group.shards)} {group.unit}s differ from those of the parent "
+                f"run: {', '.join(differ[:5])}; root and corpus must be the same folders for every worker"
+            )
     return outcome
 
 
@@ -229,30 +227,6 @@ def _compute_missing(work: KeyedStage, job: ComputeContext, clock: float) -> Gro
                 shutil.rmtree(job.scratch, ignore_errors=True)
         lost = sum(units_lost(record.rejected) for record in sink.shards.values())
     return GroupOutcome(len(done), len(pending), lost, time.monotonic() - clock)
-
-
-def _differences(
-    folder: Folder, resolved: ResolvedStage, digest_of: Mapping[str, str], group: ShardGroup, same: frozenset[str]
-) -> str:
-    """Return in words how the first shards differ from those of the parent run."""
-    here = {source.shard: unit_sources(source, digest_of) for source in resolved.sources}
-    noted = read_notes(folder, group.stage, group.key)
-    differ = sorted(set(group.shards) - same)
-    differences = "; ".join(f"{name} ({_difference(here.get(name), noted.get(name))})" for name in differ[:5])
-    return (
-        f"{group.stage}: {len(differ)} of {len(group.shards)} {group.unit}s differ from those of the parent run: "
-        f"{differences}; root and corpus must be the same folders for every worker"
-    )
-
-
-def _difference(here: UnitSources | None, noted: UnitSources | None) -> str:
-    if noted is None:
-        return "the notes of the run are not under this root"
-    if here is None:
-        return "not among the sources here"
-    files = [path for path in noted.files.keys() | here.files.keys() if noted.files.get(path) != here.files.get(path)]
-    facts = [name for name in noted.facts.keys() | here.facts.keys() if noted.facts.get(name) != here.facts.get(name)]
-    return ", ".join(sorted([*files, *facts])) or "the settings of the stage"
 
 
 def gather(

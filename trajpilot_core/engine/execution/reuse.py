@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -18,11 +18,10 @@ from pathlib import Path
 from schemas.artifacts import ShardRecord
 from schemas.base import fingerprint
 from schemas.config import RunOptions
-from trajpilot_core.engine.key import KeyedStage, read_notes, spelled
+from trajpilot_core.engine.key import KeyedStage, spelled
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.manifest import (
-    current_manifest,
     missing_files,
     read_sealed,
     shard_path,
@@ -90,12 +89,13 @@ def _lease(folder: Path) -> FileIO | None:
 
 
 def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
-    """Return the committed shards of a stage, by name."""
-    stage = work.resolved.stage.name
-    usable = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
-    done = {shard: record for shard, record in usable.items() if record is not None}
-    misnamed = _misnamed(work, folder, done)
-    return {shard: record for shard, record in done.items() if shard not in misnamed}
+    """Return the committed shards of a stage, by name, without those whose rejects name a file that the take lacks."""
+    done = {}
+    for source in work.resolved.sources:
+        record = usable_shard(folder, work.resolved.stage.name, work.shard_keys[source.shard])
+        if record is not None and _files_named(folder, record) <= {spelled(path) for path in source.files}:
+            done[source.shard] = record
+    return done
 
 
 def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
@@ -106,30 +106,9 @@ def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
     return record
 
 
-def _misnamed(work: KeyedStage, folder: Folder, done: Mapping[str, ShardRecord]) -> set[str]:
-    """Return the shards with rejects that name a file that the take no longer has."""
-    rejecting = {shard: record for shard, record in done.items() if record.rejects.rows}
-    if not rejecting:
-        return set()
-    now = {source.shard: {spelled(path) for path in source.files} for source in work.resolved.sources}
-    before = _noted(work, folder)
-    moved = {shard: record for shard, record in rejecting.items() if before.get(shard) != now[shard]}
-    return {shard for shard, record in moved.items() if not _named(work, folder, record) <= now[shard]}
-
-
-def _noted(work: KeyedStage, folder: Folder) -> dict[str, set[str]]:
-    """Return the noted files of the takes whose shards in the current output have the same keys."""
-    current = unless_damaged(current_manifest, folder, work.resolved.stage.name)
-    if current is None:
-        return {}
-    same = {shard for shard, key in work.shard_keys.items() if current.inputs.get(f"shard:{shard}") == key}
-    notes = read_notes(folder, current.stage, current.key)
-    return {shard: set(unit.files) for shard, unit in notes.items() if shard in same}
-
-
-def _named(work: KeyedStage, folder: Folder, record: ShardRecord) -> set[str]:
+def _files_named(folder: Folder, record: ShardRecord) -> set[str]:
     """Return the files that the rejects of a shard name; {""}, which matches no file, where the table is damaged."""
-    base = stage_folder(work.resolved.stage.name)
+    base = stage_folder(record.stage)
     try:
         tables = [read_table(verified_file(folder, base, file), ["source_file"]) for file in record.rejects.files]
     except StoreError:

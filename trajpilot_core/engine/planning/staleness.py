@@ -4,21 +4,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import JsonValue
 
 from schemas.artifacts import Manifest, UnitSources
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.inventory import ABSENT
 from trajpilot_core.store.manifest import lacking_entries, missing_files, shards_of
-from trajpilot_core.store.reading import find_manifest, read_entry_table
 
-BETWEEN = "\x1f"
-"""Joins the columns of a row into one text (the ASCII unit separator, which no label contains)."""
-TAKE = "take_id"
 DIGEST = re.compile(r"'[0-9a-f]{64}'")
 LONGEST = 60
 """Characters of a value that are shown."""
@@ -53,60 +46,9 @@ def _value(config: Mapping[str, JsonValue], name: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def takes_behind(folder: Folder, now: Manifest, entry: str, before: str) -> list[str] | None:
-    """Return the takes in which an entry differs from an earlier state, sorted; None where that is unknown.
-
-    Args:
-        folder: the root.
-        now: the current output.
-        entry: one of its entries.
-        before: fingerprint of the entry in the earlier state.
-    """
-    try:
-        old = find_manifest(folder, now.stage, entry, before)
-        if old is None:
-            return None
-        if any(name.startswith("shard:") for name in now.inputs):
-            return differing(content_by_take(old, entry), content_by_take(now, entry))
-        tables = [read_entry_table(folder, manifest, entry) for manifest in (old, now)]
-    except StoreError:
-        return None
-    return None if any(TAKE not in table.column_names for table in tables) else takes_of_rows(*tables)
-
-
-def content_by_take(manifest: Manifest, entry: str) -> dict[str, str]:
-    """Return take -> digest of its shard; the files of a sharded entry are in folders named by shard keys."""
-    content = {file.name.split("/")[1]: file.sha256 for file in manifest.entries[entry].files}
-    shards = {name.removeprefix("shard:"): key for name, key in manifest.inputs.items() if name.startswith("shard:")}
-    return {take: content.get(key, "") for take, key in shards.items()}
-
-
 def differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """Return the names whose value differs, or that only one side has, sorted."""
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-
-
-def takes_of_rows(old: pa.Table, new: pa.Table) -> list[str]:
-    """Return the takes with a row that only one of two tables has; both have the column `take_id`."""
-    if old.column_names != new.column_names:
-        return sorted({*old[TAKE].to_pylist(), *new[TAKE].to_pylist()})
-    texts = [_texts(table) for table in (old, new)]
-    takes: set[str] = set()
-    for table, rows_here, other in ((old, *texts), (new, *texts[::-1])):
-        alone = pc.invert(pc.is_in(rows_here, value_set=other))
-        takes.update(pc.unique(table[TAKE].filter(alone)).to_pylist())
-    return sorted(takes)
-
-
-def _texts(table: pa.Table) -> pa.Array:
-    columns = [_text(table[name].combine_chunks()) for name in table.column_names]
-    return pc.binary_join_element_wise(*columns, BETWEEN, null_handling="replace", null_replacement="\x00")
-
-
-def _text(column: pa.Array) -> pa.Array:
-    if pa.types.is_list(column.type):
-        return pc.binary_join(column.cast(pa.list_(pa.string())), BETWEEN)
-    return column.cast(pa.string())
 
 
 Units = Mapping[str, UnitSources]
@@ -152,7 +94,8 @@ def diff(folder: Folder, current: Manifest, notes: Units, wanted: WantedOutput) 
         yield from _whole_reasons(notes.get(""), now.get("", UnitSources(files={}, facts={})))
     else:
         yield from _shard_reasons(unit, shards, notes, now, current.version == stage.version and not settings)
-    yield from _input_reasons(folder, current, wanted)
+    inputs = {name: producer.entries[name].fingerprint for name, producer in sorted(wanted.producers.items())}
+    yield from _listed("input", "changed", [name for name in inputs if current.inputs.get(name) != inputs[name]])
     yield from _listed("entry", "missing from the output", lacking_entries(current, stage.writes))
     yield from _listed("output file", "missing", missing_files(folder, current.stage, current))
 
@@ -217,24 +160,6 @@ def _caused(unit: str, state: str, causes: Mapping[str, tuple[str, ...]]) -> Ite
             yield f"{reason} ({', '.join(next(iter(shared))[:SHOWN])})"
     else:
         yield from _listed(unit, state, [f"{shard} ({', '.join(why[:SHOWN])})" for shard, why in causes.items()])
-
-
-def _input_reasons(folder: Folder, current: Manifest, wanted: WantedOutput) -> Iterator[str]:
-    """Name the entries of other stages that changed; for a stage without shards also in which takes."""
-    changed = [
-        name
-        for name, producer in sorted(wanted.producers.items())
-        if current.inputs.get(name) != producer.entries[name].fingerprint
-    ]
-    if wanted.stage.shard_by is not None:
-        yield from _listed("input", "changed", changed)
-        return
-    for name in changed[:SHOWN]:
-        before = current.inputs.get(name)
-        takes = None if before is None else takes_behind(folder, wanted.producers[name], name, before)
-        where = f" in {len(takes):,} {'take' if len(takes) == 1 else 'takes'}: {_shown(takes)}" if takes else ""
-        yield f"input {name} changed{where}"
-    yield from _more(changed, "input")
 
 
 def _more(names: Sequence[str], what: str) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _whole(root: str) -> Side:
         counts = _joined(folder, {})
         if INGEST in counts and current_manifest(folder, EVALUATION) is None:
             return Side(root, folder, counts)
-    side = open_side(root, STAGES)
+    side = open_side(root)
     lacking = [stage for stage in (INGEST, "predictor", "scorer", EVALUATION) if stage not in side.outputs]
     if lacking:
         raise InputError(f"{root}: the output of {', '.join(lacking)} is gone; run it again")
