@@ -106,9 +106,6 @@ class TrainConfig(Record):
     """Largest gradient norm; None: any."""
     precision: Precision = "auto"
     """auto: bf16 autocast where the device is fast in it, else fp32."""
-    checkpoint_every: int = Field(1, ge=1)
-    """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` is the time that must have passed, too. It
-    changes no number, but stays part of the keys, so that no model that was trained before it is trained again."""
 
 
 class AlignmentConfig(Record):

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PLAN, STAGE = "TRAJPILOT_TEST_COUNTDOWN", "TRAJPILOT_TEST_STAGE"
-CHECKPOINT, BEST = "checkpoint.safetensors", "best-"
-KINDS = ("write", "fsync", "rename", "checkpoint", "best")
+CHECKPOINT = "checkpoint.safetensors"
+KINDS = ("write", "fsync", "rename", "checkpoint")
 """What a countdown can end a process at."""
 BY_HANDLE, RENAMES = ("write", "fsync"), ("replace", "rename", "link")
 OTHERS = ("open", "mkdir", "unlink", "listdir", "stat", "lstat")
@@ -86,10 +86,7 @@ class Armed:
             path = str(Path(target).absolute())
             if not self.mine(path):
                 return real(source, target, **options)
-            name = path.rsplit("/", 1)[-1]
-            kinds = ["rename"]
-            if name == CHECKPOINT or name.startswith(BEST):
-                kinds.append("checkpoint" if name == CHECKPOINT else "best")
+            kinds = ["rename", "checkpoint"] if path.endswith(f"/{CHECKPOINT}") else ["rename"]
             cut = (lambda: os.truncate(source, Path(source).stat().st_size // 2)) if len(kinds) > 1 else (lambda: None)
             return self.step(kinds, path, lambda: real(source, target, **options), cut, os.fspath(source))
 
