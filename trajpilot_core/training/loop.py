@@ -105,9 +105,6 @@ def fit(
     """
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
-        if cfg.least_steps:
-            n_batches = max(1, len(training.batches(torch.Generator())))  # a generator of its own: no batch changes
-            cfg = cfg.replace(epochs=max(cfg.epochs, math.ceil(cfg.least_steps / n_batches)))
         optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()

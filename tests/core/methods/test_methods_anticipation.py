@@ -325,7 +325,7 @@ def test_a_masked_goal_is_a_target_where_it_is_kept_and_without_masks_nothing_ch
     def loss(of: PredictorTask, goal_dropout: float, target: str) -> float:
         torch.manual_seed(1)
         cfg = PREDICTOR.replace(goal_dropout=goal_dropout, masked_goal_target=target, trajectory_dropout=0.0)
-        return window_loss(model, of, cfg, "traj", [(3, torch.arange(1))]).item()
+        return window_loss(model, of, cfg, "traj", 3, torch.arange(1)).item()
 
     masked = 1 - 1e-9
     assert loss(alone, masked, "dropped") == loss(relabelled, masked, "dropped")

@@ -70,7 +70,7 @@ def test_the_pool_mixes_roles_and_the_lambda_weights_it() -> None:
     p, e = vectors(0, 3, 4, 6), vectors(1, 10, 6)[ids]
     tau = torch.tensor(1.0)
     pooled = printed(p.flatten(0, 1), e.flatten(0, 1), ids.flatten(), math.e)
-    found = pooled_prediction_loss([PredictedWindows(p, e, ids, None)], tau, 0.5)
+    found = pooled_prediction_loss(PredictedWindows(p, e, ids, None), tau, 0.5)
     assert_close(found.item(), cosine_loss(p, e).item() + 0.5 * pooled)
 
 
