@@ -24,6 +24,7 @@ from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
 from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.scorer import ScorerShape
@@ -76,25 +77,16 @@ class QueryPart(NamedTuple):
 
 
 def collect(
-    data: PlanningData,
-    files: ModelFiles,
-    config: ScorerConfig,
-    seed: int,
-    folder: Path,
-    device: str,
-    progress: Progress,
-    *,
-    sees_goal: bool = True,
-    threads: int = 1,
+    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, runtime: Runtime, *, sees_goal: bool = True
 ) -> Collected:
     """Collect the training queries of every chain and the dev queries of the final one.
 
     Args:
-        data: on `device`.
+        data: on the device of `runtime`.
         seed: which chains are read; also of the sample of queries.
-        folder: private to this seed; parts that a killed run has left there are not made again.
+        runtime: its scratch is private to these queries; parts that a killed run has left there are not made again. On
+            a CPU its workers are how many parts are made at a time, which changes no number.
         sees_goal: false: the goal-dropout twins of the chains make the queries, and no goal is given.
-        threads: how many parts are made at a time on a CPU; changes no number.
 
     Raises StoreError: the disk has not enough room for the queries, or chains lack the twins.
     """
@@ -106,14 +98,14 @@ def collect(
     query = ends * (data.features.shape[2] + width)
     shape = ScorerShape(query, width, models.max_horizon - 2, models.classes, ends)
     view_of = chain_view if sees_goal else blind_chain_view
-    collector = QueryCollector(data, shape, parts, config, seed, folder)
+    collector = QueryCollector(data, shape, parts, config, seed, runtime.scratch)
     for chain in chains:
         if chain.name in collector.offset:
-            view = view_of(data, files, chain, seed, device, config.decoding)
-            collector.add(view, progress, threads if device == "cpu" else 1)
+            view = view_of(data, files, chain, seed, runtime.device, config.decoding)
+            collector.add(view, runtime.progress, runtime.workers if runtime.device == "cpu" else 1)
     queries, none = collector.queries("dev"), torch.empty(0, len(config.temperatures))
     knn_m1, pool_m1 = (none if queries is None else collector.mapped(f"dev/{name}") for name in ("knn_m1", "pool_m1"))
-    return on_device(Collected(collector.queries("train"), queries, knn_m1, pool_m1, shape), device)
+    return on_device(Collected(collector.queries("train"), queries, knn_m1, pool_m1, shape), runtime.device)
 
 
 class QueryCollector:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, planning_data
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, on_cpu, planning_data
 from pretend_device import DEVICE, DeviceTensor, MixedDevicesError, Stalls, pretend_cuda
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -134,7 +134,9 @@ def scorers(device: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Non
     config = SCORER.replace(train=EPOCHS, dropout=0.1, **changes)
     data = planning_data()
     with tempfile.TemporaryDirectory() as folder:
-        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, no_progress)
+        scorer_fit.fit_scorers(
+            data.to(device), model_files(data), config, 0, replace(on_cpu(Path(folder)), device=device)
+        )
 
 
 TRAININGS = {

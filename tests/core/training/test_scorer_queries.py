@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from planning_fixture import SCORER, World, collect_windows, model_files, planning_data
+from planning_fixture import SCORER, World, collect_windows, model_files, on_cpu, planning_data
 from torch.testing import assert_close
 
 from trajpilot_core.data import row_files
 from trajpilot_core.data.chains import ModelFiles, chains_of
-from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
@@ -55,12 +54,12 @@ class Whole(NamedTuple):
 def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED, threads: int = 1) -> Collected:
     data = planning_data(world)
     files = model_files(data, world.folds, (0, 1))
-    return collect(data, files, config, seed, folder, "cpu", no_progress, threads=threads)
+    return collect(data, files, config, seed, on_cpu(folder, workers=threads))
 
 
 def fitted(folder: Path) -> dict[str, FittedScorer]:
     data = planning_data(FOLDED)
-    return fit_scorers(data, model_files(data, 3), FAST, 0, folder, "cpu", no_progress)
+    return fit_scorers(data, model_files(data, 3), FAST, 0, on_cpu(folder))
 
 
 def same(one: dict[str, FittedScorer], other: dict[str, FittedScorer]) -> bool:
@@ -244,7 +243,7 @@ def test_parts_of_another_predictor_are_made_again(whole: Whole, tmp_path: Path,
     for model in ("final/s0/traj", "final/s0/no_traj", "fold1/s0/traj"):
         folder = shutil.copytree(whole.folder, tmp_path / model)
         searched.clear()
-        collect(data, with_other_weights(model_files(data, 3, (0, 1)), model), SCORER, 0, folder, "cpu", no_progress)
+        collect(data, with_other_weights(model_files(data, 3, (0, 1)), model), SCORER, 0, on_cpu(folder))
         own = [len(part.rows) for part in parts if part.chain == model.partition("/")[0]]
         assert sorted(searched) == sorted(own), model
         assert len(own) < len(parts)
