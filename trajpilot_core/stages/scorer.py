@@ -97,7 +97,7 @@ def conclude(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.data.planning import count_windows
 
     work.sink.models("scorers", {"config": work.config.model_dump_json()})
-    used = sum(n for split, n in count_windows(work.inputs, "scorer").kept.items() if split != "test")
+    used = count_windows(work.inputs, "scorer")[0]
     work.sink.count(used, used)
 
 
