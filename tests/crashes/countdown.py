@@ -182,19 +182,18 @@ def count_work(armed: Armed) -> None:
     from trajpilot_core.stages import features
     from trajpilot_core.training import loop
 
-    run_epoch, enter = loop.run_epoch, features._enter
+    run_epoch, encode = loop.run_epoch, features._encode
 
     def noted_epoch(training: Any, cfg: Any, optimizer: Any, generator: Any, state: Any, device: str) -> None:
         armed.note("epoch", f"{armed.plan.below}/{training.name}/s{training.seed}/{state.epoch + 1}")
         run_epoch(training, cfg, optimizer, generator, state, device)
 
-    def noted_clips(under_way: list[Any], left: int) -> None:
-        for clips, _ in under_way[: len(under_way) - left]:
-            for state, row in clips:
-                armed.note("clip", f"{armed.plan.below}/{state.take_id}/{row}")
-        enter(under_way, left)
+    def noted_clips(batch: list[Any], embedder: Any) -> None:
+        for state, row, _ in batch:
+            armed.note("clip", f"{armed.plan.below}/{state.take_id}/{row}")
+        encode(batch, embedder)
 
-    loop.run_epoch, features._enter = noted_epoch, noted_clips
+    loop.run_epoch, features._encode = noted_epoch, noted_clips
 
 
 @dataclasses.dataclass(frozen=True)
