@@ -133,7 +133,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
         predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
         target_BE = task.bank[ids_B]
         temperature = clamp_temperature(model.backbone.log_temperature)
-        pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
+        pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature)
         cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
         total: Tensor = cosine + cfg.predictor.infonce_weight * pooled
         return total

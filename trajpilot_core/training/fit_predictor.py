@@ -173,7 +173,7 @@ def window_loss(
     classes = None if model.class_head is None else class_loss(windows, model.class_logits)
     if classes is not None and cfg.bridge_weight == 0:
         return classes
-    open_loss = pooled_prediction_loss(windows, temperature, cfg.infonce_weight, len(task.bank))
+    open_loss = pooled_prediction_loss(windows, temperature, cfg.infonce_weight)
     return open_loss if classes is None else classes + cfg.bridge_weight * open_loss
 
 

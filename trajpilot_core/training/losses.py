@@ -1,6 +1,6 @@
 """Losses as pure functions.
 
-Shapes: B batch, E text width, H horizon, U distinct ids of a batch (more on a GPU, see `numbered`).
+Shapes: B batch, E text width, H horizon, U distinct ids of a batch.
 """
 
 import math
@@ -22,7 +22,6 @@ def alignment_loss(
     target_BE: Tensor,
     ids_B: Tensor,
     log_temperature: Tensor,
-    n_ids: int | None = None,
     counted_B: Tensor | None = None,
 ) -> Tensor:
     """Return the symmetric multi-positive cross-entropy of (B, E) unit vectors; equal ids are positives (paper, 3.3).
@@ -35,10 +34,10 @@ def alignment_loss(
         target_BE: frozen text embeddings, unit norm; rows of equal ids must be equal (one vector per label, D 23).
         ids_B: (B,) long, the text id of each row.
         log_temperature: scalar, log of the factor on the cosines, at most log 100 (see clamp_temperature).
-        n_ids: total number of ids, see `numbered`.
         counted_B: (B,) bool, rows in the pool, at least one; None: all.
     """
-    which_B, size = numbered(ids_B, n_ids)
+    distinct_U, which_B = torch.unique(ids_B, return_inverse=True)
+    size = len(distinct_U)
     one_B = torch.ones_like(ids_B) if counted_B is None else counted_B.long()
     count_U = one_B.new_zeros(size).scatter_add_(0, which_B, one_B)
     target_UE = target_BE.new_zeros(size, target_BE.shape[1]).index_copy(0, which_B, target_BE)
@@ -65,25 +64,6 @@ def grouped_logsumexp(values_B: Tensor, group_B: Tensor, size: int) -> Tensor:
     above_B = (values_B - most_U[group_B]).exp().double()
     sums_U = above_B.new_zeros(size).index_add(0, group_B, above_B)
     return most_U + sums_U.where(sums_U > 0, 1.0).log().float()
-
-
-def numbered(ids_B: Tensor, n_ids: int | None = None) -> tuple[Tensor, int]:
-    """Return each id's index among the distinct ones, ascending, long of shape (B,), and a size above all indices.
-
-    On a CPU the size is the number of distinct ids. On another device the host would have to wait for that number, so
-    the size is its upper bound, the smaller of B and `n_ids`: tables of that size have unused rows.
-
-    Args:
-        ids_B: (B,) long.
-        n_ids: total number of ids; None: unknown.
-    """
-    if ids_B.device.type == "cpu":
-        distinct_U, which_B = torch.unique(ids_B, return_inverse=True)
-        return which_B, len(distinct_U)
-    sorted_B, order_B = ids_B.sort()
-    next_B = F.pad((sorted_B[1:] != sorted_B[:-1]).long(), (1, 0))
-    size = len(ids_B) if n_ids is None else min(len(ids_B), n_ids)
-    return torch.empty_like(ids_B).scatter_(0, order_B, next_B.cumsum(0)), size
 
 
 def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
@@ -120,9 +100,7 @@ class PredictedWindows(NamedTuple):
         return counted_BH
 
 
-def pooled_prediction_loss(
-    windows: PredictedWindows, log_temperature: Tensor, infonce_weight: float, n_ids: int | None = None
-) -> Tensor:
+def pooled_prediction_loss(windows: PredictedWindows, log_temperature: Tensor, infonce_weight: float) -> Tensor:
     """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
 
     If goals are dropped, the goal term of the cosine is the mean over the goals that are seen. In the pool every token
@@ -130,11 +108,10 @@ def pooled_prediction_loss(
 
     Args:
         log_temperature: scalar, as in alignment_loss.
-        n_ids: number of labels, see `numbered`.
     """
     counted = None if windows.goal_seen is None else windows.counted().flatten()
     tokens, targets = windows.predicted.flatten(0, 1), windows.target.flatten(0, 1)
-    pooled = alignment_loss(tokens, targets, windows.ids.flatten(), log_temperature, n_ids, counted)
+    pooled = alignment_loss(tokens, targets, windows.ids.flatten(), log_temperature, counted)
     return cosine_loss(windows.predicted, windows.target, windows.goal_seen) + infonce_weight * pooled
 
 
