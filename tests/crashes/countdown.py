@@ -155,26 +155,7 @@ def arm() -> Armed | None:
     armed = Armed(Countdown(**json.loads(text)))
     armed.install()
     count_work(armed)
-    if armed.plan.error:
-        fail_checkpoints(armed)
     return armed
-
-
-def fail_checkpoints(armed: Armed) -> None:
-    """Let the library that writes checkpoints fail as it does where the disk fails: with an error of its own."""
-    from safetensors import SafetensorError
-
-    from trajpilot_core.training import checkpoint
-
-    save = checkpoint.save_file
-
-    def failing(tensors: Any, path: Path, metadata: Any) -> None:
-        try:
-            armed.step(["write"], str(path), lambda: save(tensors, path, metadata), lambda: None)
-        except OSError as error:
-            raise SafetensorError(f"Error while serializing: I/O error: {error}") from error
-
-    checkpoint.save_file = failing
 
 
 def count_work(armed: Armed) -> None:

@@ -6,11 +6,9 @@ tensors, because the format does not detect flipped bits; a damaged checkpoint i
 again. Sizes: docs/decisions/training.md.
 """
 
-import contextlib
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +16,12 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from schemas.results import CurvePoint
 from trajpilot_core.errors import CheckpointError
-from trajpilot_core.store.files import asked_again, naming_failures
+from trajpilot_core.store.files import LocalFolder, naming_failures
 
 FORMAT = 3
 NAME = "checkpoint.safetensors"
@@ -141,25 +139,11 @@ def checkpoint_epoch(folder: Path) -> int:
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a temporary safetensors file, sync it, and rename it to `path`; missing folders are created.
+    """Write a safetensors file whole, replacing any older one; missing folders are created.
 
     Raises StoreIOError: the disk failed or is full; an existing file is kept.
     """
-    temporary = path.with_name(f".{path.name}.partial")  # the next write replaces what a kill leaves
-    with naming_failures("write", path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                save_file(dict(tensors), temporary, dict(metadata))
-            except SafetensorError as error:  # how the library reports a failing disk
-                raise asked_again(path.parent, str(error)) from error
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):  # so that a full disk has room again
-                temporary.unlink(missing_ok=True)
-            raise
+    LocalFolder(str(path.parent.absolute())).replace(path.name, save(dict(tensors), dict(metadata)))
 
 
 def read_tensors(
