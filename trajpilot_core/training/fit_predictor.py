@@ -33,7 +33,7 @@ NEW = "class_head."
 """Prefix of parameters that the other run may lack: a head over the labels of this run."""
 UNSEEN = ("heads", "standardise")
 """Settings that change the meaning of weights but not their shapes."""
-WindowBatch = tuple[int, Tensor]
+HorizonBatch = tuple[int, Tensor]
 """Horizon, and (B,) long numbers of its fitted windows."""
 
 
@@ -150,7 +150,7 @@ def begin_class_head(model: CausalPredictor, bank_VE: Tensor) -> None:
         model.class_head.bias.zero_()
 
 
-def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[WindowBatch]:
+def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[HorizonBatch]:
     """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3).
 
     Args:
