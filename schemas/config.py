@@ -266,7 +266,7 @@ class RunOptions(Record):
     """Run this stage and all after it."""
     force: tuple[str, ...] = ()
     """Compute these stages again although their output exists."""
-    checkpoint_s: float = Field(60.0, ge=0)
+    checkpoint_s: float = Field(120.0, ge=0)
     """Seconds between checkpoints of a training; a crash loses at most that and one epoch. 0: one after every epoch."""
     group_video_s: float | None = Field(None, gt=0)
     """Deployed runs only: stages that can share their work out over the workers of the pool do so in groups of takes

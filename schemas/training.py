@@ -85,8 +85,6 @@ class TrainConfig(Record):
 
     epochs: int = Field(30, ge=1)
     """Most epochs."""
-    least_steps: int = Field(0, ge=0)
-    """The schedule has at least this many steps: where an epoch has few batches, there are more epochs."""
     patience: int | None = Field(8, ge=1)
     """Stop when dev has not improved for this many epochs; None: never. Epochs before the training loss has begun to
     fall do not count."""
@@ -106,9 +104,6 @@ class TrainConfig(Record):
     """Largest gradient norm; None: any."""
     precision: Precision = "auto"
     """auto: bf16 autocast where the device is fast in it, else fp32."""
-    checkpoint_every: int = Field(1, ge=1)
-    """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` is the time that must have passed, too. It
-    changes no number, but stays part of the keys, so that no model that was trained before it is trained again."""
 
 
 class AlignmentConfig(Record):
@@ -160,12 +155,8 @@ class PredictorConfig(Record):
     """Compressor tokens per endpoint. Source: paper, 3.4."""
     infonce_weight: float = Field(0.5, ge=0)
     """lambda. Source: paper, 3.4."""
-    cosine_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Weights of Start, of the mean over the Mids, and of Goal in the cosine term (D 10)."""
     temperature: float = Field(0.07, gt=0)
     """Initial value, of the pooled InfoNCE (D 11)."""
-    mixed_horizons: bool = False
-    """A batch holds windows of all horizons, so that the pool of the InfoNCE does; false: of one (D 3)."""
     standardise: bool = True
     """Features are standardised by what the chain is fitted on (docs/decisions/feature-standardisation.md)."""
     train: TrainConfig = TrainConfig()

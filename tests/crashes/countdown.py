@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PLAN, STAGE = "TRAJPILOT_TEST_COUNTDOWN", "TRAJPILOT_TEST_STAGE"
-CHECKPOINT, BEST = "checkpoint.safetensors", "best-"
-KINDS = ("write", "fsync", "rename", "checkpoint", "best")
+CHECKPOINT = "checkpoint.safetensors"
+KINDS = ("write", "fsync", "rename", "checkpoint")
 """What a countdown can end a process at."""
 BY_HANDLE, RENAMES = ("write", "fsync"), ("replace", "rename", "link")
 OTHERS = ("open", "mkdir", "unlink", "listdir", "stat", "lstat")
@@ -86,10 +86,7 @@ class Armed:
             path = str(Path(target).absolute())
             if not self.mine(path):
                 return real(source, target, **options)
-            name = path.rsplit("/", 1)[-1]
-            kinds = ["rename"]
-            if name == CHECKPOINT or name.startswith(BEST):
-                kinds.append("checkpoint" if name == CHECKPOINT else "best")
+            kinds = ["rename", "checkpoint"] if path.endswith(f"/{CHECKPOINT}") else ["rename"]
             cut = (lambda: os.truncate(source, Path(source).stat().st_size // 2)) if len(kinds) > 1 else (lambda: None)
             return self.step(kinds, path, lambda: real(source, target, **options), cut, os.fspath(source))
 
@@ -158,26 +155,7 @@ def arm() -> Armed | None:
     armed = Armed(Countdown(**json.loads(text)))
     armed.install()
     count_work(armed)
-    if armed.plan.error:
-        fail_checkpoints(armed)
     return armed
-
-
-def fail_checkpoints(armed: Armed) -> None:
-    """Let the library that writes checkpoints fail as it does where the disk fails: with an error of its own."""
-    from safetensors import SafetensorError
-
-    from trajpilot_core.training import checkpoint
-
-    save = checkpoint.save_file
-
-    def failing(tensors: Any, path: Path, metadata: Any) -> None:
-        try:
-            armed.step(["write"], str(path), lambda: save(tensors, path, metadata), lambda: None)
-        except OSError as error:
-            raise SafetensorError(f"Error while serializing: I/O error: {error}") from error
-
-    checkpoint.save_file = failing
 
 
 def count_work(armed: Armed) -> None:
@@ -185,19 +163,18 @@ def count_work(armed: Armed) -> None:
     from trajpilot_core.stages import features
     from trajpilot_core.training import loop
 
-    run_epoch, enter = loop.run_epoch, features._enter
+    run_epoch, encode = loop.run_epoch, features._encode
 
     def noted_epoch(training: Any, cfg: Any, optimizer: Any, generator: Any, state: Any, device: str) -> None:
         armed.note("epoch", f"{armed.plan.below}/{training.name}/s{training.seed}/{state.epoch + 1}")
         run_epoch(training, cfg, optimizer, generator, state, device)
 
-    def noted_clips(under_way: list[Any], left: int) -> None:
-        for clips, _ in under_way[: len(under_way) - left]:
-            for state, row in clips:
-                armed.note("clip", f"{armed.plan.below}/{state.take_id}/{row}")
-        enter(under_way, left)
+    def noted_clips(batch: list[Any], embedder: Any) -> None:
+        for state, row, _ in batch:
+            armed.note("clip", f"{armed.plan.below}/{state.take_id}/{row}")
+        encode(batch, embedder)
 
-    loop.run_epoch, features._enter = noted_epoch, noted_clips
+    loop.run_epoch, features._encode = noted_epoch, noted_clips
 
 
 @dataclasses.dataclass(frozen=True)

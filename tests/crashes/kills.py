@@ -153,15 +153,12 @@ def prepared(work: Path, stage: str, known: Reference, workers: int) -> Place:
     return place
 
 
-AGAIN = 0
-"""Kill at the first best weights of a training that has left some before, between them and its checkpoint."""
 SHOWN_BY: dict[str, tuple[Kill, int]] = {
     "direct_write": (Kill("text_bank", "write", 1, "torn"), 1),
     "record_first": (Kill("trajectories", "rename", 2, "after"), 1),
     "pointer_first": (Kill("text_bank", "rename", -2, "before"), 1),
     "no_resume": (Kill("alignment", "checkpoint", 2, "after"), 1),
     "other_chance": (Kill("predictor", "checkpoint", 1, "after"), 1),
-    "one_best": (Kill("predictor", "best", AGAIN, "after"), 1),
     "no_reuse": (Kill("trajectories", "rename", -4, "before"), 1),
     "orphans": (Kill("predictor", "checkpoint", 1, "before", "leader"), 2),
 }
@@ -188,9 +185,6 @@ def prove_one(work: Path, name: str, known: Reference) -> list[str]:
     kill, workers = SHOWN_BY[name]
     paths = known.operations[workers][kill.stage][kill.kind]
     at = kill.at if kill.at > 0 else len(paths) + 1 + kill.at
-    if kill.at == AGAIN:
-        folders = [Path(path).parent for path in paths]
-        at = next(n for n, folder in enumerate(folders, start=1) if folder in folders[: n - 1])
     aimed = replace(kill, at=at)
     place = prepared(work, kill.stage, known, workers)
     # the undisturbed run saved what it learned in this stage: so must this one, whether or not the world was moved

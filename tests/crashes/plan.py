@@ -7,7 +7,7 @@ from countdown import KINDS
 
 from trajpilot_core.stages import STAGES
 
-MOMENTS = dict.fromkeys(("write", "checkpoint", "best"), ("before", "torn", "after"))
+MOMENTS = dict.fromkeys(("write", "checkpoint"), ("before", "torn", "after"))
 EITHER = ("before", "after")
 WIDE_EVERY = 4
 """Every so many rounds work is done by several processes side by side."""

@@ -83,13 +83,6 @@ def other_chance() -> None:
     torch.set_rng_state = lambda state: None
 
 
-def one_best() -> None:
-    """Best weights are written over those that the checkpoint names."""
-    from trajpilot_core.training import checkpoint
-
-    checkpoint.best_name = lambda digest: "best-0.safetensors"
-
-
 def no_reuse() -> None:
     """Finished shards are made again."""
     from trajpilot_core.engine.execution import execute
@@ -106,7 +99,7 @@ def orphans() -> None:
 
 FAULTS = (
     *(direct_write, no_fsync, record_first, pointer_first, no_resume),
-    *(other_chance, one_best, no_reuse, orphans),
+    *(other_chance, no_reuse, orphans),
 )
 PLANTS: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in FAULTS}
 

@@ -4,8 +4,7 @@ Shapes: S segments, C tokens per feature (1 pooled, 8 temporal), D feature width
 H horizon (positions of a window, Start and Goal included).
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -229,43 +228,13 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     )
 
 
-@dataclass(frozen=True)
-class CountedWindows:
-    """How many windows are usable, and why the others are not."""
-
-    kept: dict[str, int]
-    """Split -> number of windows whose segments all have feature and motions."""
-    rejects: list[Reject]
-    """One WINDOW_INCOMPLETE per other window."""
-    split_of: dict[str, str]
-    """Take -> split."""
-
-
-def count_windows(inputs: Inputs, stage: str) -> CountedWindows:
-    """Count the windows that `load_planning_data` keeps, without their tensors."""
-    motions, features = (inputs.table(name, ["segment_id"])["segment_id"] for name in ("motions", "features"))
-    has_both = pc.unique(motions).filter(pc.is_in(pc.unique(motions), value_set=pc.unique(features)))
-    kept: Counter[str] = Counter(dict.fromkeys(SPLITS, 0))
-    rejects = []
-    for batch in inputs.table("windows").to_batches():
-        is_there = pc.is_in(pc.list_flatten(batch["segment_ids"]), value_set=has_both)
-        lost = pc.unique(pc.list_parent_indices(batch["segment_ids"]).filter(pc.invert(is_there)))
-        kept.update(batch["split"].to_pylist())
-        for row in batch.take(lost).to_pylist():
-            kept[row["split"]] -= 1
-            known = pc.is_in(pa.array(row["segment_ids"]), value_set=has_both).to_pylist()
-            lacking = [s for s, is_known in zip(row["segment_ids"], known, strict=True) if not is_known]
-            rejects.append(_incomplete(row, lacking, stage))
-    takes = inputs.table("takes", ["take_id", "split"])
-    return CountedWindows(
-        dict(kept), rejects, dict(zip(takes["take_id"].to_pylist(), takes["split"].to_pylist(), strict=True))
-    )
-
-
-def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reject:
-    """Return the reject of a window, which names its segments without feature or motions."""
-    detail = f"window {row['window_id']}: no feature or no head motions for {', '.join(missing)}"
-    return reject(stage, RejectCode.WINDOW_INCOMPLETE, row["take_id"], detail, segment=missing[0])
+def count_windows(inputs: Inputs, stage: str) -> tuple[int, list[Reject]]:
+    """Return how many windows of training and dev `load_planning_data` keeps, and the rejects of the others."""
+    features = {*inputs.table("features", ["segment_id"])["segment_id"].to_pylist()}
+    usable = features.intersection(inputs.table("motions", ["segment_id"])["segment_id"].to_pylist())
+    windows = inputs.table("windows")
+    kept, rejects = _usable_windows(windows.filter(pc.not_equal(windows["split"], "test")), usable, stage)
+    return sum(map(len, kept.values())), rejects
 
 
 def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
@@ -315,14 +284,7 @@ def _read_windows(
     table: pa.Table, row_of: dict[str, int], take_of: dict[str, int], stage: str
 ) -> tuple[dict[int, WindowSet], list[Reject]]:
     """Return the windows whose segments all have feature and motions, by horizon; one reject for each other window."""
-    kept: dict[int, list[dict[str, Any]]] = {}
-    rejects = []
-    for row in sorted(table.to_pylist(), key=lambda row: (row["horizon"], row["window_id"])):
-        missing = [s for s in row["segment_ids"] if s not in row_of]
-        if missing:
-            rejects.append(_incomplete(row, missing, stage))
-        else:
-            kept.setdefault(row["horizon"], []).append(row)
+    kept, rejects = _usable_windows(table, row_of, stage)
     windows = {}
     for horizon, rows in kept.items():
         flat = [row_of[s] for row in rows for s in row["segment_ids"]]
@@ -333,6 +295,23 @@ def _read_windows(
             segments=torch.tensor(flat, dtype=torch.long).view(len(rows), horizon),
         )
     return windows, rejects
+
+
+def _usable_windows(
+    table: pa.Table, segments: Container[str], stage: str
+) -> tuple[dict[int, list[dict[str, Any]]], list[Reject]]:
+    """Return horizon -> rows of the windows whose segments are all among `segments`; one reject for each other one."""
+    kept: dict[int, list[dict[str, Any]]] = {}
+    rejects = []
+    for row in sorted(table.to_pylist(), key=lambda row: (row["horizon"], row["window_id"])):
+        missing = [segment for segment in row["segment_ids"] if segment not in segments]
+        if missing:
+            detail = f"window {row['window_id']}: no feature or no head motions for {', '.join(missing)}"
+            code = RejectCode.WINDOW_INCOMPLETE
+            rejects.append(reject(stage, code, row["take_id"], detail, segment=missing[0]))
+        else:
+            kept.setdefault(row["horizon"], []).append(row)
+    return kept, rejects
 
 
 def fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:

@@ -27,7 +27,7 @@ from trajpilot_core.data.chains import (
     trajectory_latents,
     trajectory_states,
 )
-from trajpilot_core.data.cross_fitting import TWINNED, VARIANTS, Chain, model_key, twin_of, variants_of
+from trajpilot_core.data.cross_fitting import TWINNED, VARIANTS, Chain, model_key, twin_of
 from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams
 from trajpilot_core.errors import LeakError, StoreError
@@ -85,15 +85,6 @@ class ChainView:
         """Return whether there are enough dev windows for the rounding of bf16 to vanish in their means."""
         dev = SPLITS.index("dev")
         return sum(int((windows.split == dev).sum()) for windows in self.data.windows.values()) >= MANY_WINDOWS
-
-    def plan_sources(self) -> dict[str, Tensor]:
-        """Return by name, on the CPU, everything that plans depend on: latents (S, E) and the predictors' tensors."""
-        tensors = {"latents": self.latents.cpu()}
-        for variant in variants_of(self.chain):
-            model = getattr(self.models, variant)
-            state = {} if model is None else model.state_dict()  # twins have no endpoint_traj
-            tensors |= {f"{variant}/{name}": value.cpu() for name, value in state.items()}
-        return tensors
 
 
 class Bank(NamedTuple):

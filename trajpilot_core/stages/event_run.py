@@ -141,8 +141,8 @@ def seed_models(
     final = built[this.chains[0]]
     target, dev = this.kind.target(this.here, this.work.config, final.e_tau.text_width), this.here.rows(DEV)
     training = [(models, this.held_out(chain).to(runtime.device)) for chain, models in built.items()]
-    how = this.folder(seed) / "scorer", runtime.device, progress, runtime.checkpoint_s
-    fitted = fit_event_scorer(final, training, this.here, dev, target, seed, *how)
+    own = replace(runtime, scratch=this.folder(seed) / "scorer", progress=progress)
+    fitted = fit_event_scorer(final, training, this.here, dev, target, seed, own)
     scorer = GateThenRankScorer(target.ranking, fitted.shape).to(runtime.device).eval()
     scorer.load_state_dict(fitted.state)
     renamed = [row.replace(quantity=row.quantity.replace("M@1", this.kind.right)) for row in fitted.curve]

@@ -4,7 +4,7 @@ Released rows need no video, no encoder and no GPU: docs/decisions/released-feat
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -88,8 +88,6 @@ class TakeClips:
 
 WaitingClip = tuple[TakeClips, int, NDArray[np.uint8]]
 """Take, number of the segment, frames."""
-BatchUnderWay = tuple[list[tuple[TakeClips, int]], Callable[[], NDArray[np.float16]]]
-"""Takes and segments of the clips in the encoder, and a function that waits for their vectors."""
 
 
 def run(work: Work[FeatureConfig]) -> None:
@@ -142,7 +140,6 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         ends = ((start_s, end_s, fps[state.take_id], cfg.n_frames) for _, start_s, end_s in state.segments)
         jobs.append(clip_job(state.video, [frame_times_s(*of_clip).tolist() for of_clip in ends], cfg))
     batch: list[WaitingClip] = []
-    under_way: list[BatchUnderWay] = []
     events = run_jobs(
         jobs,
         workers=work.runtime.workers,
@@ -155,12 +152,8 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         _note(busy[event.job], event, batch)
         over = len(jobs) == sum(state.ended for state in busy)
         if len(batch) == cfg.batch or (over and batch):
-            clips = [(state, row) for state, row, _ in batch]
-            under_way.append((clips, embedder.begin([frames for *_, frames in batch])))
+            _encode(batch, embedder)
             batch.clear()
-            _enter(under_way, embedder.late)
-        if over:
-            _enter(under_way, 0)
         finished = sorted(at for at in open_takes if busy[at].ended and not busy[at].waiting)
         open_takes.difference_update(finished)
         yield from (busy[at] for at in finished)
@@ -188,12 +181,10 @@ def _segment_reject(state: TakeClips, row: int, code: RejectCode, detail: str) -
     return reject(NAME, code, state.take_id, detail, segment=state.segments[row][0], source_file=state.video)
 
 
-def _enter(under_way: list[BatchUnderWay], left: int) -> None:
-    """Enter the vectors of all batches except the last `left`; a vector with NaN or infinity becomes a reject."""
-    due = under_way[: len(under_way) - left]
-    del under_way[: len(due)]
-    arrived = (pair for clips, wait in due for pair in zip(clips, wait(), strict=True))
-    for (state, row), vector in arrived:
+def _encode(batch: list[WaitingClip], embedder: "Embedder") -> None:
+    """Enter the vectors of a batch in the states of its takes; a vector with NaN or infinity becomes a reject."""
+    vectors = embedder.embed([frames for *_, frames in batch])
+    for (state, row, _), vector in zip(batch, vectors, strict=True):
         state.waiting -= 1
         if np.isfinite(vector).all():
             state.vectors[row] = vector

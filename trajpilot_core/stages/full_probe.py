@@ -62,8 +62,8 @@ def run_full(work: Work[ProbeConfig]) -> None:
         for at, name in enumerate(pending):
             seed = trainings(cfg)[name]
             progress = portion(runtime.progress, at * cfg.epochs, len(pending) * cfg.epochs)
-            how = runtime.training_scratch[name], runtime.device, progress, runtime.checkpoint_s
-            chosen = fit_side_by_side(members, seed, task, cfg, stream.of(fitted.tolist()), *how)[model]
+            own = replace(runtime, scratch=runtime.training_scratch[name], progress=progress)
+            chosen = fit_side_by_side(members, seed, task, cfg, stream.of(fitted.tolist()), own)[model]
             probe = load_probe(build, chosen, runtime.device)
             (rankings,) = answers_of([probe], stream, data.rows("test").tolist(), classes, cfg)
             commit(name, seed, chosen, rankings, work, task, data)
@@ -113,9 +113,9 @@ class PatchProbes:
         builds = {row: partial(new_token_probe, row, tasks[row], cfg) for row in tokens}
         trials = product(tokens, grid(cfg.tuned))
         members = [GridProbe(name_of(row), trial, builds[row], (tokens[row],)) for row, trial in trials]
-        stream, folder = self.stream.of(rows.tolist()), runtime.scratch / f"patches-s{seed}"
-        how = (folder, runtime.device, progress, runtime.checkpoint_s)
-        chosen = fit_side_by_side(members, seed, task, cfg.tuned, stream, *how, keeps_last=True)
+        stream = self.stream.of(rows.tolist())
+        own = replace(runtime, scratch=runtime.scratch / f"patches-s{seed}", progress=progress)
+        chosen = fit_side_by_side(members, seed, task, cfg.tuned, stream, own, keeps_last=True)
         best = {row: chosen[name_of(row)] for row in tokens}
         return {row: (load_probe(builds[row], best[row], runtime.device), best[row]) for row in tokens}
 

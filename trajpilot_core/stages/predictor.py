@@ -97,10 +97,8 @@ def conclude(work: Work[PredictorConfig]) -> None:
     """Write the settings of the models; count and reject windows of training and dev (evaluation: those of test)."""
     from trajpilot_core.data.planning import count_windows
 
-    counted = count_windows(work.inputs, "predictor")
+    kept, lost = count_windows(work.inputs, "predictor")
     work.sink.models("predictors", {"config": work.config.model_dump_json()})
-    kept = sum(n for split, n in counted.kept.items() if split != "test")
-    lost = [row for row in counted.rejects if counted.split_of[row.take] != "test"]
     work.sink.reject(lost)
     work.sink.count(kept + sum(row.n_units for row in lost), kept)
 

@@ -1,5 +1,7 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
+from dataclasses import replace
+
 from schemas.arrow import table_of
 from schemas.base import fingerprint
 from schemas.results import CurvePoint, ScorerChoice
@@ -77,9 +79,8 @@ def run(work: Work[ScorerConfig]) -> None:
 
     with one_thread(runtime.device):
         for name, seed, epochs, sees_goal in jobs:
-            progress, folder, done = portion(shown, done, total), runtime.training_scratch[name], done + epochs
-            how = folder, runtime.device, progress, runtime.checkpoint_s, runtime.workers
-            fitted = fit_scorers(data, files, config, seed, *how, sees_goal=sees_goal)
+            own = replace(runtime, scratch=runtime.training_scratch[name], progress=portion(shown, done, total))
+            fitted, done = fit_scorers(data, files, config, seed, own, sees_goal=sees_goal), done + epochs
             with work.sink.training(name) as share:
                 write_scorers(share, seed, fitted)
                 curves = [row for scorer in fitted.values() for row in scorer.curve]
@@ -96,7 +97,7 @@ def conclude(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.data.planning import count_windows
 
     work.sink.models("scorers", {"config": work.config.model_dump_json()})
-    used = sum(n for split, n in count_windows(work.inputs, "scorer").kept.items() if split != "test")
+    used = count_windows(work.inputs, "scorer")[0]
     work.sink.count(used, used)
 
 

@@ -1,38 +1,30 @@
-"""Checkpoints of a training in progress: two safetensors files, each replaced atomically, written from a thread.
+"""Checkpoints of a training in progress: one safetensors file, replaced atomically after an epoch.
 
-`checkpoint.safetensors` contains the model, the optimizer, random states and, as JSON in its metadata, the curve. The
-weights of the best epoch are a separate file, written only when they change; the checkpoint names it by its digest, so
-that a kill between the two writes leaves the previous pair. The checkpoint of a completed training no longer contains
-model and optimizer. The metadata contain a digest of the tensors, because the format does not detect flipped bits; a
-damaged checkpoint is set aside and the training starts again. Sizes: docs/decisions/training.md.
+It contains the model, the optimizer, random states, the weights of the best epoch and, as JSON in its metadata, the
+curve; that of a completed training no longer contains model and optimizer. The metadata contain a digest of the
+tensors, because the format does not detect flipped bits; a damaged checkpoint is set aside and the training starts
+again. Sizes: docs/decisions/training.md.
 """
 
-import contextlib
 import hashlib
 import json
 import logging
-import os
-import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from schemas.results import CurvePoint
 from trajpilot_core.errors import CheckpointError
-from trajpilot_core.store.files import asked_again, naming_failures
+from trajpilot_core.store.files import LocalFolder, naming_failures
 
-FORMAT = 2
+FORMAT = 3
 NAME = "checkpoint.safetensors"
-BEST, LEFT_OVER = "best-*.safetensors", (f".{NAME}.*", ".best-*")
-"""Files of the best weights, and temporary files that a kill leaves behind."""
 log = logging.getLogger("trajpilot")
 
 
@@ -48,8 +40,6 @@ class TrainingProgress:
     curve: list[CurvePoint] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
     """Parameters and buffers of the best epoch, on the CPU."""
-    best_digest: str = ""
-    """Digest of `best` in the checkpoint that was read; empty for a new training."""
 
 
 class Trained(NamedTuple):
@@ -65,93 +55,32 @@ class Trained(NamedTuple):
     """Device whose random state is saved next to the CPU's."""
 
 
-class CheckpointWriter:
-    """Writes the checkpoints of one training from a thread, at most one at a time, when enough time has passed.
+def write_checkpoint(folder: Path, trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> None:
+    """Write the checkpoint of a training into its folder.
 
-    A disk error is raised by the next call; leaving the block waits for the write in progress.
+    Raises StoreIOError: the disk failed or is full; an earlier checkpoint is kept.
     """
-
-    def __init__(self, folder: Path | None, every_s: float, progress: TrainingProgress) -> None:
-        self.folder, self.every_s = folder, every_s
-        self.last_s = time.monotonic()
-        self.best = progress.best_epoch, progress.best_digest
-        self._thread = ThreadPoolExecutor(1, "checkpoint")
-        self._write: Future[None] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def is_due(self, *, has_ended: bool) -> bool:
-        """Return whether to write now: always after the last epoch, never without a folder."""
-        if self._write is not None and self._write.done():
-            self.wait()
-        return self.folder is not None and (has_ended or time.monotonic() - self.last_s >= self.every_s)
-
-    def start(self, trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> None:
-        """Copy the state and write it once the previous write is done; with an interval of 0, wait until it is written.
-
-        Raises StoreIOError: the disk failed or is full, now or during the previous write.
-        """
-        self.wait()
-        self.last_s = time.monotonic()
-        tensors = {"random/cpu": torch.get_rng_state(), "random/batches": trained.generator.get_state()}
-        if _has_cuda_state(trained.device):
-            tensors["random/cuda"] = torch.cuda.get_rng_state(trained.device)
-        if not has_ended:  # the result of a completed training needs neither model nor optimizer
-            state = {f"model/{key}": value for key, value in trained.model.state_dict().items()}
-            moments = trained.optimizer.state_dict()["state"]  # of AdamW; learning rates follow from the step
-            state |= {f"optimizer/{n}/{key}": value for n, values in moments.items() for key, value in values.items()}
-            tensors |= {key: value.detach().to("cpu", copy=True).contiguous() for key, value in state.items()}
-        facts = {
-            "format": FORMAT,
-            "name": trained.name,
-            "has_ended": has_ended,
-            "epoch": progress.epoch,
-            "best_epoch": progress.best_epoch,
-            "best_score": progress.best_score,
-            "scores": list(progress.scores),
-            "curve": [row.model_dump(mode="json") for row in progress.curve],
-        }
-        self._write = self._thread.submit(self._put, tensors, facts, progress.best)
-        if not self.every_s:
-            self.wait()
-
-    def wait(self) -> None:
-        """Wait for the write in progress, and raise its error."""
-        write, self._write = self._write, None
-        if write is not None:
-            write.result()
-
-    def _put(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], best: Mapping[str, Tensor]) -> None:
-        """Write the best weights if they changed, then the checkpoint that names them; then remove older files."""
-        assert self.folder is not None
-        if facts["best_epoch"] != self.best[0]:
-            digest = tensors_digest(best)
-            write_atomically(self.folder / best_name(digest), best, {})
-            self.best = facts["best_epoch"], digest
-        facts = {**facts, "digest": tensors_digest(tensors), "best": self.best[1]}
-        write_atomically(self.folder / NAME, tensors, {"progress": json.dumps(facts)})
-        _sweep(self.folder, best_name(self.best[1]))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.shutdown()
-        if kind is None:
-            self.wait()
-
-
-def best_name(digest: str) -> str:
-    """Return the name of the file with the best weights of this digest."""
-    return BEST.replace("*", digest[:16])
-
-
-def _sweep(folder: Path, kept: str) -> None:
-    """Remove best weights other than `kept`, and temporary files of killed processes."""
-    with naming_failures("remove old checkpoints below", folder):
-        for path in sorted(path for pattern in (BEST, *LEFT_OVER) for path in folder.glob(pattern)):
-            if path.name != kept:
-                path.unlink(missing_ok=True)
+    tensors = {"random/cpu": torch.get_rng_state(), "random/batches": trained.generator.get_state()}
+    if _has_cuda_state(trained.device):
+        tensors["random/cuda"] = torch.cuda.get_rng_state(trained.device)
+    tensors |= {f"best/{key}": value for key, value in progress.best.items()}
+    if not has_ended:  # the result of a completed training needs neither model nor optimizer
+        tensors |= {f"model/{key}": value for key, value in trained.model.state_dict().items()}
+        moments = trained.optimizer.state_dict()["state"]  # of AdamW; learning rates follow from the step
+        tensors |= {f"optimizer/{n}/{key}": value for n, values in moments.items() for key, value in values.items()}
+    tensors = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    facts = {
+        "format": FORMAT,
+        "name": trained.name,
+        "has_ended": has_ended,
+        "epoch": progress.epoch,
+        "best_epoch": progress.best_epoch,
+        "best_score": progress.best_score,
+        "scores": progress.scores,
+        "curve": [row.model_dump(mode="json") for row in progress.curve],
+        "digest": tensors_digest(tensors),
+    }
+    write_atomically(folder / NAME, tensors, {"progress": json.dumps(facts)})
 
 
 def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress | None:
@@ -174,7 +103,6 @@ def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress |
         raise CheckpointError(
             f"{folder} contains the training {facts['name']!r}, not {trained.name!r}; delete that folder"
         )
-    _sweep(folder, best_name(facts["best"]))
     if not facts["has_ended"]:
         trained.model.load_state_dict(_below(tensors, "model/"), strict=True)
         moments: dict[int, dict[str, Tensor]] = {}
@@ -211,25 +139,11 @@ def checkpoint_epoch(folder: Path) -> int:
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a temporary safetensors file, sync it, and rename it to `path`; missing folders are created.
+    """Write a safetensors file whole, replacing any older one; missing folders are created.
 
     Raises StoreIOError: the disk failed or is full; an existing file is kept.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with naming_failures("write", path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                save_file(dict(tensors), temporary, dict(metadata))
-            except SafetensorError as error:  # how the library reports a failing disk
-                raise asked_again(path.parent, str(error)) from error
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):  # so that a full disk has room again
-                temporary.unlink(missing_ok=True)
-            raise
+    LocalFolder(str(path.parent.absolute())).replace(path.name, save(dict(tensors), dict(metadata)))
 
 
 def read_tensors(
@@ -261,22 +175,16 @@ def is_there(path: Path) -> bool:
 
 
 def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], TrainingProgress]:
-    """Read the tensors and facts of a checkpoint, and its progress with the best weights; check the digests."""
+    """Read the tensors and facts of a checkpoint, and its progress; check the digest."""
     tensors, metadata = read_tensors(folder / NAME, "cpu")
     facts: dict[str, Any] = json.loads(metadata["progress"])
     if facts["format"] != FORMAT:
         raise ValueError(f"its format is {facts['format']}, not {FORMAT}")
     if tensors_digest(tensors) != facts["digest"]:
         raise ValueError("its digest does not match its tensors")
-    path = folder / best_name(facts["best"])
-    if not is_there(path):
-        raise ValueError(f"its best weights {path.name} are missing")
-    best = read_tensors(path, "cpu")[0]
-    if tensors_digest(best) != facts["best"]:
-        raise ValueError(f"its best weights {path.name} do not match their digest")
     curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
     known = facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"]
-    return tensors, facts, TrainingProgress(*known, curve, best, facts["best"])
+    return tensors, facts, TrainingProgress(*known, curve, _below(tensors, "best/"))
 
 
 def _has_cuda_state(device: str) -> bool:

@@ -7,7 +7,6 @@ V classes, T temperatures.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import ScorerConfig
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.events import BEFORE, DURING, ActionEvents, Events, Shots
-from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.memory import in_parts
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.events import CLASSES, MADE
@@ -168,10 +167,7 @@ def fit_event_scorer(
     dev: Tensor,
     target: Target,
     seed: int,
-    scratch: Path,
-    device: str,
-    progress: Progress,
-    checkpoint_s: float,
+    runtime: Runtime,
 ) -> FittedScorer:
     """Fit the scorer on events from takes that their chain has not seen; dev chooses gate and temperature.
 
@@ -190,7 +186,7 @@ def fit_event_scorer(
         right_mT = target.right_votes(find_events(final, events, dev, ranking.candidates), dev)
     of_dev = queries_of(final, dev) if len(dev) else None
     collected = Collected(joined(fitted), of_dev, right_mT, right_mT, target.shape)
-    return train_scorer(collected, ranking, None, seed, scratch, device, progress, checkpoint_s)
+    return train_scorer(collected, ranking, None, seed, runtime)
 
 
 class EventAnswers(NamedTuple):

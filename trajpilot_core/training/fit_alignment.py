@@ -59,4 +59,4 @@ def segment_loss(model: TrajectoryEncoder, task: AlignmentTask, rows: Tensor) ->
     """Return the alignment loss of the segments `rows` (B,) long."""
     ids = task.labels[rows]
     z_BE = model(task.motions[rows] / model.scale)
-    return alignment_loss(z_BE, task.bank[ids], ids, clamp_temperature(model.log_temperature), len(task.bank))
+    return alignment_loss(z_BE, task.bank[ids], ids, clamp_temperature(model.log_temperature))

@@ -133,9 +133,9 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
         predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
         target_BE = task.bank[ids_B]
         temperature = clamp_temperature(model.backbone.log_temperature)
-        pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
+        pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature)
         cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
-        total: Tensor = cfg.predictor.cosine_weights[1] * cosine + cfg.predictor.infonce_weight * pooled
+        total: Tensor = cosine + cfg.predictor.infonce_weight * pooled
         return total
 
     training = event_training(job, task, cfg.train.batch, model, loss, right, "action")

@@ -8,7 +8,6 @@ Shapes: M clips, B clips of a batch, N tokens, D width, K ranked classes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from schemas.events import ProbeConfig
 from schemas.results import CurvePoint
 from trajpilot_core.arrays import Codes
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import probe_loss
 from trajpilot_core.training.checkpoint import TrainingProgress
@@ -34,7 +34,7 @@ from trajpilot_core.training.fit_probe import (
     original_training,
     shares_of,
 )
-from trajpilot_core.training.loop import EpochDone, TrainedPart, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import TrainedPart, Training, fit, index_batches, seeded
 
 BETWEEN = " of probe "
 """Separates a quantity from the number of its probe in the curve of the whole training."""
@@ -164,20 +164,17 @@ def fit_side_by_side(
     task: ProbeTask,
     cfg: ProbeConfig,
     stream: ClipStream,
-    folder: Path,
-    device: str,
-    epoch_done: EpochDone,
-    checkpoint_s: float,
+    runtime: Runtime,
     *,
     keeps_last: bool = False,
 ) -> dict[str, ChosenProbe]:
     """Fit probes side by side; return for each name the one with the best dev score in the epoch that is kept.
 
     Args:
-        checkpoint_s: seconds between checkpoints.
+        runtime: its scratch is private to this training.
         keeps_last: the last epoch is kept, so that no name chooses the epoch of another; else the best one on dev.
     """
-    grid, names = ProbeGrid(members, seed).to(device), dict.fromkeys(member.name for member in members)
+    grid, names = ProbeGrid(members, seed).to(runtime.device), dict.fromkeys(member.name for member in members)
     own, first = FullFit(grid, members, task, cfg, stream, seed), members[0].trial
     training = Training(
         name=next(iter(names)) if len(names) == 1 else PROBE,
@@ -193,7 +190,8 @@ def fit_side_by_side(
             for probe, member in zip(grid.probes, members, strict=True)
         ],
     )
-    fitted = fit(training, original_training(cfg, first), folder, device, epoch_done, checkpoint_s)
+    train, where = original_training(cfg, first), (runtime.scratch, runtime.device)
+    fitted = fit(training, train, *where, runtime.progress, runtime.checkpoint_s)
     return {name: chosen_of(fitted, name, members) for name in names}
 
 

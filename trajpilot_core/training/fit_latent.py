@@ -26,7 +26,7 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.training.dev_scores import measured, row_training, sampled_fit
-from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches, windows_of_chain
+from trajpilot_core.training.fit_predictor import window_batches, windows_of_chain
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, seeded
 
@@ -140,19 +140,16 @@ class LatentFit:
         return predicted
 
 
-def latent_loss(latent_fit: LatentFit, batch: PredictorBatch) -> Tensor:
-    """Return the mean l1 of one batch, a scalar: all middle steps, and the goal step where the goal was hidden."""
-    sums, counts = [], []
-    for horizon, rows in batch:
-        segments_BH = latent_fit.task.fit[horizon][rows]
-        seen_B = torch.rand(len(rows), device=rows.device) >= latent_fit.cfg.goal_dropout
-        l1_BT = l1_between(latent_fit.predict(segments_BH, seen_B), latent_fit.latents(segments_BH[:, 1:]))
-        weight_BT = torch.ones_like(l1_BT)
-        if horizon != NEXT:
-            weight_BT[:, -1] = goal_weight(seen_B)
-        sums.append((l1_BT * weight_BT).sum())
-        counts.append(weight_BT.sum())
-    return torch.stack(sums).sum() / torch.stack(counts).sum()
+def latent_loss(latent_fit: LatentFit, horizon: int, rows: Tensor) -> Tensor:
+    """Return the mean l1 of the windows `rows` (B,), long, of a horizon, a scalar: all middle steps, and the goal step
+    where the goal was hidden."""
+    segments_BH = latent_fit.task.fit[horizon][rows]
+    seen_B = torch.rand(len(rows), device=rows.device) >= latent_fit.cfg.goal_dropout
+    l1_BT = l1_between(latent_fit.predict(segments_BH, seen_B), latent_fit.latents(segments_BH[:, 1:]))
+    weight_BT = torch.ones_like(l1_BT)
+    if horizon != NEXT:
+        weight_BT[:, -1] = goal_weight(seen_B)
+    return (l1_BT * weight_BT).sum() / weight_BT.sum()
 
 
 def goal_weight(seen_B: Tensor) -> Tensor:
@@ -207,7 +204,7 @@ def predictor_training(
         seed=seed,
         model=model,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
-        loss=lambda batch: latent_loss(latent_fit, batch),
+        loss=lambda batch: latent_loss(latent_fit, *batch),
         measure=lambda: measured(scored, partial(distances, latent_fit)),
         selected=SELECTED,
     )

@@ -33,8 +33,8 @@ NEW = "class_head."
 """Prefix of parameters that the other run may lack: a head over the labels of this run."""
 UNSEEN = ("heads", "standardise")
 """Settings that change the meaning of weights but not their shapes."""
-PredictorBatch = list[tuple[int, Tensor]]
-"""Horizon and (B,) long numbers of its fitted windows, for each horizon in the batch."""
+HorizonBatch = tuple[int, Tensor]
+"""Horizon, and (B,) long numbers of its fitted windows."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,12 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
         begin_class_head(model, task.bank)  # with the factor of the other run, not the initial one
-    draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
         seed=job.seed,
         model=model,
-        batches=lambda generator: draw(task.fit, cfg.train.batch, generator),
-        loss=lambda batch: window_loss(model, task, cfg, job.variant, batch),
+        batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
+        loss=lambda batch: window_loss(model, task, cfg, job.variant, *batch),
         measure=measurer(
             model,
             task,
@@ -151,7 +150,7 @@ def begin_class_head(model: CausalPredictor, bank_VE: Tensor) -> None:
         model.class_head.bias.zero_()
 
 
-def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:
+def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[HorizonBatch]:
     """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3).
 
     Args:
@@ -159,34 +158,22 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
         generator: on the CPU; the numbers are on the device of the windows.
     """
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
-    return [[batches[i]] for i in torch.randperm(len(batches), generator=generator).tolist()]
-
-
-def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:
-    """Return one epoch as `window_batches` does, but in batches of all horizons, uniform over the union (D 3)."""
-    horizons = list(fit_windows)
-    horizon_N = torch.repeat_interleave(torch.arange(len(horizons)), torch.tensor([*map(len, fit_windows.values())]))
-    row_N = torch.cat([torch.arange(len(windows)) for windows in fit_windows.values()])
-    batches = []
-    for sampled in index_batches(len(row_N), batch, generator):
-        parts = [(h, row_N[sampled[horizon_N[sampled] == place]]) for place, h in enumerate(horizons)]
-        batches.append([(h, rows.to(fit_windows[h].device)) for h, rows in parts if len(rows)])
-    return batches
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
 
 def window_loss(
-    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: PredictorBatch
+    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, horizon: int, rows: Tensor
 ) -> Tensor:
-    """Return the loss of one batch, a scalar (shape ()); its horizons share one pool.
+    """Return the loss of the fitted windows `rows` (B,), long, of a horizon, a scalar (shape ()).
 
     L_pred; with a class head the cross-entropy of all steps, plus lambda_bridge times L_pred (D 34).
     """
-    parts = [predicted_windows(model, task, cfg, variant, horizon, rows) for horizon, rows in batch]
+    windows = predicted_windows(model, task, cfg, variant, horizon, rows)
     temperature = clamp_temperature(model.log_temperature)
-    classes = None if model.class_head is None else class_loss(parts, model.class_logits)
+    classes = None if model.class_head is None else class_loss(windows, model.class_logits)
     if classes is not None and cfg.bridge_weight == 0:
         return classes
-    open_loss = pooled_prediction_loss(parts, temperature, cfg.infonce_weight, len(task.bank), cfg.cosine_weights)
+    open_loss = pooled_prediction_loss(windows, temperature, cfg.infonce_weight)
     return open_loss if classes is None else classes + cfg.bridge_weight * open_loss
 
 

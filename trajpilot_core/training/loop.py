@@ -21,6 +21,7 @@ training that is started again ends with the same weights, bit for bit on one CP
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from torch import Tensor, nn
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.training.checkpoint import CheckpointWriter, Trained, TrainingProgress, load_checkpoint
+from trajpilot_core.training.checkpoint import Trained, TrainingProgress, load_checkpoint, write_checkpoint
 
 log = logging.getLogger("trajpilot")
 Batch = Any
@@ -95,8 +96,8 @@ def fit(
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
         device: of the model; on a CPU one thread is used.
         epoch_done: called with (epoch, most epochs, one line) after every epoch.
-        checkpoint_s: seconds between checkpoints (`RunOptions.checkpoint_s`), which a thread writes while the training
-            goes on; 0: one after every epoch, and the next epoch waits for it. The last epoch always leaves one.
+        checkpoint_s: seconds between checkpoints (`RunOptions.checkpoint_s`), for each of which the training waits; 0:
+            one after every epoch. The last epoch always leaves one.
 
     Raises:
         TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
@@ -104,22 +105,20 @@ def fit(
     """
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
-        if cfg.least_steps:
-            n_batches = max(1, len(training.batches(torch.Generator())))  # a generator of its own: no batch changes
-            cfg = cfg.replace(epochs=max(cfg.epochs, math.ceil(cfg.least_steps / n_batches)))
         optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
-        with CheckpointWriter(folder, checkpoint_s, state) as writer:
-            while not finished(state, cfg):
-                run_epoch(training, cfg, optimizer, generator, state, device)
-                has_ended = finished(state, cfg)
-                if writer.is_due(has_ended=has_ended) and (has_ended or state.epoch % cfg.checkpoint_every == 0):
-                    writer.start(trained, state, has_ended=has_ended)
-                if epoch_done is not None:
-                    said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
-                    epoch_done(state.epoch, cfg.epochs, said)
+        written_s = time.monotonic()
+        while not finished(state, cfg):
+            run_epoch(training, cfg, optimizer, generator, state, device)
+            has_ended = finished(state, cfg)
+            if folder is not None and (has_ended or time.monotonic() - written_s >= checkpoint_s):
+                write_checkpoint(folder, trained, state, has_ended=has_ended)
+                written_s = time.monotonic()
+            if epoch_done is not None:
+                said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
+                epoch_done(state.epoch, cfg.epochs, said)
     return state
 
 

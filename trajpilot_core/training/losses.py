@@ -1,18 +1,16 @@
 """Losses as pure functions.
 
-Shapes: B batch, E text width, H horizon, U distinct ids of a batch (more on a GPU, see `numbered`).
+Shapes: B batch, E text width, H horizon, U distinct ids of a batch.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-PLAIN_SUM = (1.0, 1.0, 1.0)
-"""Weights of Start, Mid and Goal in a sum without weights."""
 MAX_TEMPERATURE = 100.0
 """Largest factor on the cosines (docs/decisions/paper-gaps.md, D 11)."""
 NEVER = -1e9
@@ -24,7 +22,6 @@ def alignment_loss(
     target_BE: Tensor,
     ids_B: Tensor,
     log_temperature: Tensor,
-    n_ids: int | None = None,
     counted_B: Tensor | None = None,
 ) -> Tensor:
     """Return the symmetric multi-positive cross-entropy of (B, E) unit vectors; equal ids are positives (paper, 3.3).
@@ -37,10 +34,10 @@ def alignment_loss(
         target_BE: frozen text embeddings, unit norm; rows of equal ids must be equal (one vector per label, D 23).
         ids_B: (B,) long, the text id of each row.
         log_temperature: scalar, log of the factor on the cosines, at most log 100 (see clamp_temperature).
-        n_ids: total number of ids, see `numbered`.
         counted_B: (B,) bool, rows in the pool, at least one; None: all.
     """
-    which_B, size = numbered(ids_B, n_ids)
+    distinct_U, which_B = torch.unique(ids_B, return_inverse=True)
+    size = len(distinct_U)
     one_B = torch.ones_like(ids_B) if counted_B is None else counted_B.long()
     count_U = one_B.new_zeros(size).scatter_add_(0, which_B, one_B)
     target_UE = target_BE.new_zeros(size, target_BE.shape[1]).index_copy(0, which_B, target_BE)
@@ -69,31 +66,7 @@ def grouped_logsumexp(values_B: Tensor, group_B: Tensor, size: int) -> Tensor:
     return most_U + sums_U.where(sums_U > 0, 1.0).log().float()
 
 
-def numbered(ids_B: Tensor, n_ids: int | None = None) -> tuple[Tensor, int]:
-    """Return each id's index among the distinct ones, ascending, long of shape (B,), and a size above all indices.
-
-    On a CPU the size is the number of distinct ids. On another device the host would have to wait for that number, so
-    the size is its upper bound, the smaller of B and `n_ids`: tables of that size have unused rows.
-
-    Args:
-        ids_B: (B,) long.
-        n_ids: total number of ids; None: unknown.
-    """
-    if ids_B.device.type == "cpu":
-        distinct_U, which_B = torch.unique(ids_B, return_inverse=True)
-        return which_B, len(distinct_U)
-    sorted_B, order_B = ids_B.sort()
-    next_B = F.pad((sorted_B[1:] != sorted_B[:-1]).long(), (1, 0))
-    size = len(ids_B) if n_ids is None else min(len(ids_B), n_ids)
-    return torch.empty_like(ids_B).scatter_(0, order_B, next_B.cumsum(0)), size
-
-
-def cosine_loss(
-    predicted_BHE: Tensor,
-    target_BHE: Tensor,
-    goal_seen_B: Tensor | None = None,
-    weights: tuple[float, float, float] = PLAIN_SUM,
-) -> Tensor:
+def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
     """Return the sum over Start, Mid (mean over the mids) and Goal of 1 - cos, mean over the batch (paper, 3.4; D 10).
 
     Args:
@@ -104,7 +77,7 @@ def cosine_loss(
     distance_BH = 1 - (predicted_BHE * target_BHE).sum(-1)
     seen_B = torch.ones_like(distance_BH[:, 0]) if goal_seen_B is None else goal_seen_B.float()
     goal = (distance_BH[:, -1] * seen_B).sum() / seen_B.sum().clamp_min(1)
-    return weights[0] * distance_BH[:, 0].mean() + weights[1] * distance_BH[:, 1:-1].mean() + weights[2] * goal
+    return distance_BH[:, 0].mean() + distance_BH[:, 1:-1].mean() + goal
 
 
 class PredictedWindows(NamedTuple):
@@ -127,53 +100,32 @@ class PredictedWindows(NamedTuple):
         return counted_BH
 
 
-def pooled_prediction_loss(
-    parts: Sequence[PredictedWindows],
-    log_temperature: Tensor,
-    infonce_weight: float,
-    n_ids: int | None = None,
-    weights: tuple[float, float, float] = PLAIN_SUM,
-) -> Tensor:
+def pooled_prediction_loss(windows: PredictedWindows, log_temperature: Tensor, infonce_weight: float) -> Tensor:
     """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
 
-    Every window has the same weight in the cosine term, regardless of its horizon; if goals are dropped, the goal term
-    of a horizon is the mean over its goals that are seen. In the pool every token has the same weight.
+    If goals are dropped, the goal term of the cosine is the mean over the goals that are seen. In the pool every token
+    has the same weight.
 
     Args:
-        parts: windows, horizon by horizon; their tokens share one pool.
         log_temperature: scalar, as in alignment_loss.
-        n_ids: number of labels, see `numbered`.
-        weights: weights of Start, Mid and Goal in the cosine term.
     """
-    counted = None
-    if any(part.goal_seen is not None for part in parts):
-        counted = _joined([part.counted().flatten() for part in parts])
-    tokens = _joined([part.predicted.flatten(0, 1) for part in parts])
-    targets = _joined([part.target.flatten(0, 1) for part in parts])
-    ids = _joined([part.ids.flatten() for part in parts])
-    pooled = alignment_loss(tokens, targets, ids, log_temperature, n_ids, counted)
-    n = sum(len(part.ids) for part in parts)
-    cosine = [len(p.ids) / n * cosine_loss(p.predicted, p.target, p.goal_seen, weights) for p in parts]
-    return torch.stack(cosine).sum() + infonce_weight * pooled
+    counted = None if windows.goal_seen is None else windows.counted().flatten()
+    tokens, targets = windows.predicted.flatten(0, 1), windows.target.flatten(0, 1)
+    pooled = alignment_loss(tokens, targets, windows.ids.flatten(), log_temperature, counted)
+    return cosine_loss(windows.predicted, windows.target, windows.goal_seen) + infonce_weight * pooled
 
 
-def class_loss(parts: Sequence[PredictedWindows], class_logits: Callable[[Tensor], Tensor]) -> Tensor:
+def class_loss(windows: PredictedWindows, class_logits: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the mean cross-entropy of a class head over all steps, Start and Goal included, a scalar (D 34).
 
     Args:
-        parts: windows, horizon by horizon; a goal that was not seen is no target.
+        windows: a goal that was not seen is no target.
         class_logits: (N, E) predicted embeddings -> (N, V).
     """
-    logits_NV = class_logits(_joined([part.predicted.flatten(0, 1) for part in parts]))
-    ids_N = _joined([part.ids.flatten() for part in parts])
-    loss_N = F.cross_entropy(logits_NV, ids_N, reduction="none")
-    counted_N = _joined([part.counted().flatten() for part in parts])
+    logits_NV = class_logits(windows.predicted.flatten(0, 1))
+    loss_N = F.cross_entropy(logits_NV, windows.ids.flatten(), reduction="none")
+    counted_N = windows.counted().flatten()
     return torch.where(counted_N, loss_N, 0.0).sum() / counted_N.sum()
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """Return parts of shape (n, ...) as one tensor; a single one is not copied."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -19,8 +19,9 @@ from schemas.training import Ablation, ScorerConfig
 from trajpilot_core.data.chains import ModelFiles, frozen
 from trajpilot_core.data.cross_fitting import FINAL, SCORER_NO_GOAL, model_key
 from trajpilot_core.data.planning import PlanningData
-from trajpilot_core.engine.progress import Progress, portion
+from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.sink import Sink
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.store.tensors import Models
@@ -44,8 +45,6 @@ from trajpilot_core.training.scorer_queries import Collected, collect
 ENTRY = "scorers"
 SHAPE_NO_GOAL = "shape_no_goal"
 """Note of the shape of scorers without a goal; `shape` is that of the others. The number of ends is not noted."""
-QUERIES = "queries"
-"""Folder of a seed's queries below its scratch."""
 SCORER = "scorer"
 """Variant of the paper's scorer; the ablated ones are `scorer_<ablation>`."""
 
@@ -77,22 +76,12 @@ class FittedScorer(NamedTuple):
 
 
 def fit_scorers(
-    data: PlanningData,
-    files: ModelFiles,
-    config: ScorerConfig,
-    seed: int,
-    scratch: Path,
-    device: str,
-    progress: Progress,
-    checkpoint_s: float = 0.0,
-    threads: int = 1,
-    *,
-    sees_goal: bool = True,
+    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, runtime: Runtime, *, sees_goal: bool = True
 ) -> dict[str, FittedScorer]:
     """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
 
     Args:
-        data: on `device`; `threads` as in `collect`, `checkpoint_s` as in `fit`.
+        data: on the device of `runtime`, whose scratch is private to these scorers.
         seed: which chains are read; also of the scorers' own weights, dropout and batches.
         sees_goal: false: only the paper's scorer is fitted, on queries that goal-dropout twins make without a goal.
 
@@ -102,15 +91,17 @@ def fit_scorers(
     Raises StoreError: a goal must not be seen, and the chains have no twins.
     """
     config = config if sees_goal else config.replace(ablations=())
-    total, folder = epochs_of(config), scratch / QUERIES
-    collecting = portion(progress, 0, total)
-    collected = collect(data, files, config, seed, folder, device, collecting, sees_goal=sees_goal, threads=threads)
+    total = epochs_of(config)
+
+    def part(before: int, folder: str = "") -> Runtime:
+        return replace(runtime, scratch=runtime.scratch / folder, progress=portion(runtime.progress, before, total))
+
+    collected = collect(data, files, config, seed, part(0, "queries"), sees_goal=sees_goal)
     fitted = {}
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     for n, ablation in enumerate(ablations):
         name = variant_of(ablation) if sees_goal else SCORER_NO_GOAL
-        how = scratch, device, portion(progress, n * config.train.epochs, total), checkpoint_s
-        fitted[name] = train_scorer(collected, config, ablation, seed, *how, name=name)
+        fitted[name] = train_scorer(collected, config, ablation, seed, part(n * config.train.epochs), name)
     return fitted
 
 
@@ -129,14 +120,11 @@ def train_scorer(
     config: ScorerConfig,
     ablation: Ablation | None,
     seed: int,
-    scratch: Path,
-    device: str,
-    progress: Progress,
-    checkpoint_s: float = 0.0,
+    runtime: Runtime,
     name: str = SCORER,
 ) -> FittedScorer:
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
-    train, dev, shape = collected.train, collected.dev, collected.shape
+    train, dev, shape, device = collected.train, collected.dev, collected.shape, runtime.device
     with seeded(seed):
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
     if train is None:
@@ -160,7 +148,7 @@ def train_scorer(
         measure=measurer(scorer, train, dev, config.train.batch, seed),
         batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
-    fitted = fit(training, config.train, scratch / name, device, progress, checkpoint_s)
+    fitted = fit(training, config.train, runtime.scratch / name, device, runtime.progress, runtime.checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     decision = _decision(config, collected, len(train), share, kept)

@@ -1,45 +1,39 @@
-"""Collecting the queries of one seed's scorers: part by part into mapped files, so that a killed run goes on.
+"""Collecting the queries of one seed's scorers: part by part into files, so that memory does not grow with them.
 
 Axes: N queries over all horizons, B windows of one part, K candidates, M middle steps, E text space, V labels, T takes
 that a chain was fitted on. Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
-import hashlib
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from schemas.base import fingerprint
 from schemas.training import ScorerConfig
 from trajpilot_core.data.chains import ModelFiles, chains_of, query_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData
-from trajpilot_core.data.row_files import FieldRows, Place, allocated_bytes, mapped, read_part, write_part
-from trajpilot_core.engine.progress import Progress
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.bank import Bank, ChainView, blind_chain_view, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates, mean_m1, vote_m1
 from trajpilot_core.runtime import in_threads
+from trajpilot_core.store.files import naming_failures
 from trajpilot_core.store.lock import require_free_space
-from trajpilot_core.training.checkpoint import tensors_digest
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import ROWS, Queries, queries_of
 
-VERSION = 1  # raise when the rows of a part change: parts that an older version left in scratch are made again
 WINDOWS_AT_ONCE = 1024
-WORTH_SAYING = 10**9
-"""Bytes on disk from which on the log announces them."""
-log = logging.getLogger("trajpilot")
 
 
 class Collected(NamedTuple):
@@ -55,46 +49,26 @@ class Collected(NamedTuple):
 
 
 class QueryPart(NamedTuple):
-    """Windows of one chain and horizon whose queries are made and committed together."""
+    """Windows of one chain and horizon whose queries are made together."""
 
     split: str
-    number: int
-    """Among the parts of the split."""
     chain: str
     horizon: int
     rows: Tensor
     """(B,) long, of the horizon's windows."""
-    first: int
-    """Place of its first row among all rows of the split."""
-    total: int
-    """Rows of the split."""
-
-    @property
-    def name(self) -> str:
-        """Name of its marker."""
-        return f"{self.split}-{self.number:05d}"
 
 
 def collect(
-    data: PlanningData,
-    files: ModelFiles,
-    config: ScorerConfig,
-    seed: int,
-    folder: Path,
-    device: str,
-    progress: Progress,
-    *,
-    sees_goal: bool = True,
-    threads: int = 1,
+    data: PlanningData, files: ModelFiles, config: ScorerConfig, seed: int, runtime: Runtime, *, sees_goal: bool = True
 ) -> Collected:
     """Collect the training queries of every chain and the dev queries of the final one.
 
     Args:
-        data: on `device`.
+        data: on the device of `runtime`.
         seed: which chains are read; also of the sample of queries.
-        folder: private to this seed; parts that a killed run has left there are not made again.
+        runtime: its scratch is private to these queries; what a killed run has left there is replaced. On a CPU its
+            workers are how many parts are made at a time, which changes no number.
         sees_goal: false: the goal-dropout twins of the chains make the queries, and no goal is given.
-        threads: how many parts are made at a time on a CPU; changes no number.
 
     Raises StoreError: the disk has not enough room for the queries, or chains lack the twins.
     """
@@ -106,60 +80,43 @@ def collect(
     query = ends * (data.features.shape[2] + width)
     shape = ScorerShape(query, width, models.max_horizon - 2, models.classes, ends)
     view_of = chain_view if sees_goal else blind_chain_view
-    collector = QueryCollector(data, shape, parts, config, seed, folder)
+    collector = QueryCollector(data, parts, config, runtime)
     for chain in chains:
         if chain.name in collector.offset:
-            view = view_of(data, files, chain, seed, device, config.decoding)
-            collector.add(view, progress, threads if device == "cpu" else 1)
+            collector.add(view_of(data, files, chain, seed, runtime.device, config.decoding))
     queries, none = collector.queries("dev"), torch.empty(0, len(config.temperatures))
     knn_m1, pool_m1 = (none if queries is None else collector.mapped(f"dev/{name}") for name in ("knn_m1", "pool_m1"))
-    return on_device(Collected(collector.queries("train"), queries, knn_m1, pool_m1, shape), device)
+    return on_device(Collected(collector.queries("train"), queries, knn_m1, pool_m1, shape), runtime.device)
 
 
 class QueryCollector:
-    """Makes the queries of the chains that pass by, and keeps them in files.
+    """Makes the queries of the chains that pass by, in the order of their parts, and appends them to files."""
 
-    What was made before by the same configuration and models is read back.
-    """
-
-    def __init__(
-        self,
-        data: PlanningData,
-        shape: ScorerShape,
-        parts: list[QueryPart],
-        config: ScorerConfig,
-        seed: int,
-        folder: Path,
-    ) -> None:
-        self.data, self.parts, self.config, self.seed, self.folder = data, parts, config, seed, folder
-        self.places: dict[str, Place] = {}
-        self.collected = 0
-        names = list(dict.fromkeys(part.chain for part in parts))
+    def __init__(self, data: PlanningData, parts: Sequence[QueryPart], config: ScorerConfig, runtime: Runtime) -> None:
+        self.data, self.parts, self.config, self.runtime = data, parts, config, runtime
+        names = dict.fromkeys(part.chain for part in parts)
         self.offset = {name: n * len(data.labels) for n, name in enumerate(names)}
-        require_room(folder, disk_need(parts, shape, config), parts, config, seed)
         self.latents = data.bank.new_zeros(1 + len(names) * len(data.labels), data.bank.shape[1])
+        self.done = Counter[str]()
+        """Split -> queries so far."""
+        self.kinds: dict[str, tuple[torch.dtype, torch.Size]] = {}
+        """Field, such as `dev/plans` -> type and shape of its rows."""
+        shutil.rmtree(runtime.scratch, ignore_errors=True)
 
-    def add(self, view: ChainView, progress: Progress, threads: int = 1) -> None:
-        """Make the parts of a chain that are not in the folder yet; progress is called before each."""
+    def add(self, view: ChainView) -> None:
+        """Make the parts of a chain; progress is reported before each."""
         first = 1 + self.offset[view.chain.name]
         self.latents[first : first + len(view.latents)] = view.latents
-        models = tensors_digest(view.plan_sources())
         parts = [part for part in self.parts if part.chain == view.chain.name]
-        keys = {part.name: self._key(part, models) for part in parts}
-        kept = {name: read_part(self.folder, name, key) for name, key in keys.items()}
-        missing = [part for part in parts if kept[part.name] is None]
         total = sum(len(part.rows) for part in self.parts)
-        with closing(in_threads(self._pieces(view, missing), threads)) as made:
+        threads = self.runtime.workers if self.runtime.device == "cpu" else 1
+        with closing(in_threads(self._pieces(view, parts), threads)) as made:
             for part in parts:
-                progress(0, 1, f"seed {self.seed}: {self.collected:,} of {total:,} queries, chain {view.chain.name}")
-                self.collected += len(part.rows)
-                places = kept[part.name] or write_part(self.folder, part.name, keys[part.name], next(made))
-                self.places |= {place.field: place for place in places}
-        if len(missing) < len(parts):
-            counted = f"{len(parts) - len(missing)} of {len(parts)} parts of the queries were kept from before"
-            log.info("seed %d, chain %s: %s", self.seed, view.chain.name, counted)
+                told = f"{self.done.total():,} of {total:,} queries, chain {view.chain.name}"
+                self.runtime.progress(0, 1, told)
+                self._append(part.split, next(made))
 
-    def _pieces(self, view: ChainView, parts: list[QueryPart]) -> Iterator[Callable[[], list[FieldRows]]]:
+    def _pieces(self, view: ChainView, parts: list[QueryPart]) -> Iterator[Callable[[], dict[str, Tensor]]]:
         """Yield the work on each part; the bank of a horizon is made for its first part."""
         bank: Bank | None = None
         for part in parts:
@@ -167,19 +124,8 @@ class QueryCollector:
                 bank = build_bank(view, part.horizon, self.config.key)
             yield partial(self._rows, view, bank, part)
 
-    def queries(self, split: str) -> Queries | None:
-        """Return all queries of a split, mapped; None where there is none."""
-        if f"{split}/{ROWS[0]}" not in self.places:
-            return None
-        rows = {name: self.mapped(f"{split}/{name}") for name in ROWS}
-        return Queries(latents=self.latents, texts=F.pad(self.data.bank, (0, 0, 1, 0)), **rows)
-
-    def mapped(self, field: str) -> Tensor:
-        """Return the rows of a field, such as `dev/knn_m1`, from the files."""
-        return mapped(self.folder, self.places[field])
-
-    def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[FieldRows]:
-        """Make the queries of a part."""
+    def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> dict[str, Tensor]:
+        """Make the queries of a part; return their fields with one row per query, (B, ...) each."""
         with one_thread(view.latents.device.type):
             candidates = find_candidates(view, bank, part.rows, self.config)
             queries = queries_of(view, candidates, self.config)
@@ -189,34 +135,57 @@ class QueryCollector:
                 grid = self.config.temperatures
                 columns["knn_m1"] = torch.stack([vote_m1(candidates, view.data, t) for t in grid], 1)
                 columns["pool_m1"] = torch.stack([mean_m1(candidates, view, t) for t in grid], 1)
-        return [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in columns.items()]
+        return columns
 
-    def _key(self, part: QueryPart, models: str) -> str:
-        """Return what a part is made from, as a digest; `models` is that of its chain's models."""
-        return fingerprint(
-            {
-                "version": VERSION,
-                "config": self.config.content(),
-                "seed": self.seed,
-                "group": [part.chain, part.horizon],
-                "rows": hashlib.sha256(part.rows.cpu().numpy().tobytes()).hexdigest(),
-                "places": [part.first, part.total],
-                "models": [self.offset[part.chain], models],
-            }
-        )
+    def _append(self, split: str, columns: Mapping[str, Tensor]) -> None:
+        """Write the rows of a part behind those of earlier ones.
+
+        Raises StoreError: the disk has no room for all parts.
+        """
+        if not self.done:
+            self._require_room(columns)
+        for name, values in columns.items():
+            self.kinds[f"{split}/{name}"] = values.dtype, values.shape[1:]
+            path = self.runtime.scratch / split / name
+            with naming_failures("write", path, values.nbytes):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("ab") as file:
+                    file.write(values.cpu().contiguous().numpy().data)
+        self.done[split] += len(columns["take"])
+
+    def _require_room(self, columns: Mapping[str, Tensor]) -> None:
+        """Check that the disk has room for all queries, by the size of the rows of a first part."""
+        n_queries = sum(len(part.rows) for part in self.parts)
+        need = n_queries * sum(values[0].nbytes for values in columns.values())
+        what = f"keeping {n_queries:,} queries of {self.config.candidates} candidates each"
+        remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
+        require_free_space(self.runtime.scratch, need, what, remedy)
+
+    def queries(self, split: str) -> Queries | None:
+        """Return all queries of a split, mapped; None where there is none."""
+        if not self.done[split]:
+            return None
+        rows = {name: self.mapped(f"{split}/{name}") for name in ROWS}
+        return Queries(latents=self.latents, texts=F.pad(self.data.bank, (0, 0, 1, 0)), **rows)
+
+    def mapped(self, field: str) -> Tensor:
+        """Return the rows (N, ...) of a field from its file, such as `dev/knn_m1`."""
+        (dtype, shape), n = self.kinds[field], self.done[field.split("/")[0]]
+        size = n * math.prod(shape)
+        if not size:
+            return torch.empty(n, *shape, dtype=dtype)
+        path = str(self.runtime.scratch / field)
+        return torch.from_file(path, shared=True, size=size, dtype=dtype).view(n, *shape)  # shared: reserves no memory
 
 
 def parts_of(split: str, rows_of: Mapping[str, Mapping[int, Tensor]]) -> list[QueryPart]:
     """Cut windows into parts that fit the memory: chain -> horizon -> (n,) long, rows of its windows."""
-    total = sum(len(rows) for by_horizon in rows_of.values() for rows in by_horizon.values())
-    query_parts: list[QueryPart] = []
-    first = 0
-    for chain, by_horizon in rows_of.items():
-        for horizon, rows in by_horizon.items():
-            for part in torch.split(rows, WINDOWS_AT_ONCE) if len(rows) else ():
-                query_parts.append(QueryPart(split, len(query_parts), chain, horizon, part, first, total))
-                first += len(part)
-    return query_parts
+    return [
+        QueryPart(split, chain, horizon, part)
+        for chain, by_horizon in rows_of.items()
+        for horizon, rows in by_horizon.items()
+        for part in (torch.split(rows, WINDOWS_AT_ONCE) if len(rows) else ())
+    ]
 
 
 def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed: int) -> dict[str, dict[int, Tensor]]:
@@ -242,45 +211,10 @@ def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed
 
 def dev_rows(data: PlanningData, limit: int) -> dict[int, Tensor]:
     """Return, per horizon, the rows of at most `limit` dev windows in all, thinned evenly; long of shape (n,)."""
-    every = split_rows(data, "dev")
+    code = SPLITS.index("dev")
+    every = {horizon: (windows.split == code).nonzero()[:, 0] for horizon, windows in data.windows.items()}
     step = -(-sum(len(rows) for rows in every.values()) // limit) or 1
     return {horizon: rows[::step] for horizon, rows in every.items()}
-
-
-def split_rows(data: PlanningData, split: str) -> dict[int, Tensor]:
-    """Return, per horizon, the rows of the windows of a split, long of shape (n,)."""
-    code = SPLITS.index(split)
-    return {horizon: (windows.split == code).nonzero()[:, 0] for horizon, windows in data.windows.items()}
-
-
-def query_bytes(shape: ScorerShape, candidates: int) -> int:
-    """Return the bytes on disk of one query of the paper's scorer: its K plans of M x P in float16 are nearly all."""
-    steps = shape.max_mids
-    of_candidate = 2 * steps * shape.plan + 2 * 8 * steps + 1 + 2 * 4  # plan, latent and label rows, valid, two scores
-    return candidates * of_candidate + 4 * shape.query + 2 * steps * shape.plan + 2 * 8 + 2 * 4
-
-
-def disk_need(parts: Iterable[QueryPart], shape: ScorerShape, config: ScorerConfig) -> int:
-    """Return the most bytes on disk that the queries of all parts need."""
-    each, of_dev = query_bytes(shape, config.candidates), 2 * 4 * len(config.temperatures)
-    return sum(len(part.rows) * (each + (of_dev if part.split == "dev" else 0)) for part in parts)
-
-
-def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: ScorerConfig, seed: int) -> None:
-    """Log what the queries need and check that the disk has it, less what they have there already.
-
-    Raises StoreError: too little is free.
-    """
-    count: dict[str, int] = {}
-    for part in parts:
-        count[part.split] = count.get(part.split, 0) + len(part.rows)
-    counted = " and ".join(f"{n:,} {split}" for split, n in sorted(count.items(), reverse=True)) or "no"
-    what = f"keeping {counted} queries of {config.candidates} candidates each"
-    level = logging.INFO if need >= WORTH_SAYING else logging.DEBUG
-    log.log(level, "%-13s seed %d: %s needs %.2f GB under %s", "scorer", seed, what, need / 1e9, folder)
-    remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
-    allocated = sum(allocated_bytes(folder / split) for split in count)
-    require_free_space(folder, max(0, need - allocated), what, remedy)
 
 
 def on_device(collected: Collected, device: str) -> Collected:

@@ -1,10 +1,7 @@
 """The encoder behind the stage `features`: name, arithmetic, buffers of a device, and what it does without memory."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ from numpy.typing import NDArray
 from pretend_device import pretend_cuda
 
 from schemas.config import FeatureConfig
-from trajpilot_core.encoders.video.embed import Embedder, HostBuffers, load_embedder
+from trajpilot_core.encoders.video.embed import load_embedder
 from trajpilot_core.encoders.video.frozen_vjepa import encoder_digest, normalised
 from trajpilot_core.encoders.video.vjepa import VjepaEncoder
 from trajpilot_core.errors import CheckpointError, InputError
@@ -26,84 +23,11 @@ def clips(n: int, seed: int = 0) -> Frames:
     return np.random.default_rng(seed).integers(0, 255, (n, 16, 32, 32, 3), dtype=np.uint8)
 
 
-@dataclass
-class LateEncoder:
-    """The sum of a clip, read from the memory that was handed in only when somebody waits for it."""
-
-    digest: str = "late"
-    width: int = 1
-    tokens: int = 1
-    handed_in: list[Frames] = field(default_factory=list)
-
-    def begin(self, frames: Frames) -> Callable[[], NDArray[np.float16]]:
-        self.handed_in.append(frames)
-        found: list[NDArray[np.float16]] = []
-
-        def wait() -> NDArray[np.float16]:
-            if not found:
-                found.append(self.vectors(frames))
-            return found[0]
-
-        return wait
-
-    def embed(self, frames: Frames) -> NDArray[np.float16]:
-        return self.begin(frames)()
-
-    @staticmethod
-    def vectors(frames: Frames) -> NDArray[np.float16]:
-        return frames.mean(axis=(1, 2, 3, 4))[:, None].astype(np.float16)
-
-
 def test_the_encoder_on_a_device_gives_the_vectors_of_the_cpu(tmp_path: Path) -> None:
-    """A batch waits for its own upload and download, and for nothing else."""
-    here, frames = load_embedder(SMALL, "cpu", tmp_path).embed(clips(6)), list(clips(6))
-    with pretend_cuda() as stalls:
-        embedder = load_embedder(SMALL, "cuda", tmp_path)
-        embedder.embed(clips(4))
-        stalls.clear()
-        waits = [embedder.begin(frames[:4]), embedder.begin(frames[4:])]
-        there = np.concatenate([wait() for wait in waits])
-        assert sorted((stall.kind, n) for stall, n in stalls.items()) == [("download", 2), ("upload", 2)]
+    here = load_embedder(SMALL, "cpu", tmp_path).embed(clips(6))
+    with pretend_cuda():
+        there = load_embedder(SMALL, "cuda", tmp_path).embed(list(clips(6)))
     assert there.tobytes() == here.tobytes()
-
-
-def test_no_buffer_is_written_before_its_batch_is_through() -> None:
-    """The encoder reads its memory as late as it may; batches are full, odd and larger than the encoder's own."""
-    for sizes in ((4, 4, 4, 4), (4, 1, 4, 3), (9, 2), (1,)):
-        embedder = Embedder(LateEncoder(), SMALL, "cuda", 4)
-        batches = [clips(n, seed) for seed, n in enumerate(sizes)]
-        waits = [embedder.begin(list(batch)) for batch in batches]
-        for wait, batch in zip(waits, batches, strict=True):
-            np.testing.assert_array_equal(wait(), LateEncoder.vectors(batch))
-            np.testing.assert_array_equal(wait(), LateEncoder.vectors(batch))
-
-
-def test_a_buffer_that_is_not_waited_for_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: the ring forgets who still reads it."""
-    monkeypatch.setattr(HostBuffers, "in_use", lambda self, buffer, wait: self._used.append((buffer, lambda: None)))
-    embedder = Embedder(LateEncoder(), SMALL, "cuda", 4)
-    waits = [embedder.begin(list(clips(4, seed))) for seed in range(3)]
-    assert (waits[0]() != LateEncoder.vectors(clips(4))).any()
-
-
-def test_a_clip_is_copied_once_and_a_whole_batch_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = LateEncoder()
-    embedder = Embedder(encoder, SMALL, "cpu", 4)
-    whole, made = clips(4), []
-    filled = HostBuffers.filled
-
-    def noted(self: HostBuffers, given: Any, batch: int) -> Frames:
-        made.append(len(given))
-        return filled(self, given, batch)
-
-    monkeypatch.setattr(HostBuffers, "filled", noted)
-    embedder.embed(whole)
-    assert (made, encoder.handed_in[-1] is whole or encoder.handed_in[-1].base is whole) == ([], True)
-    for n in (4, 3, 4):
-        embedder.begin(list(whole[:n]))()
-    assert made == [4, 3, 4]
-    assert len({frames.ctypes.data for frames in encoder.handed_in[1:]}) == 1, "one buffer, used again"
-    np.testing.assert_array_equal(whole, clips(4))
 
 
 CONFIG = FeatureConfig(model="tiny", size_px=64, batch=4, precision="fp32", resize="swscale", decode_timeout_s=60)

@@ -36,7 +36,7 @@ from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.stages import alignment, evaluation, predictor, scorer
 
 WIDTH, TEXT, FRAMES = 32, 48, 4
-TRAIN = TrainConfig(epochs=14, patience=None, batch=64, lr=3e-3, precision="fp32", checkpoint_every=99)
+TRAIN = TrainConfig(epochs=14, patience=None, batch=64, lr=3e-3, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN)
 PREDICTOR = PredictorConfig(width=48, layers=1, heads=4, hidden=96, queries=2, dropout=0.0, train=TRAIN)
 SCORER = ScorerConfig(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import torch
-from planning_fixture import PREDICTOR, model_files, planning_data
+from planning_fixture import PREDICTOR, model_files, on_cpu, planning_data
 from planning_fixture import SCORER as WHOLE_SCORER
 from planning_world import Memory
 from right_predictions import predictions_of
@@ -68,8 +68,8 @@ def made(tmp_path_factory):
     data, folder = planning_data(), tmp_path_factory.mktemp("scorers")
     files, memory = model_files(data, config=AHEAD), Memory()
     with memory.training("final/s0") as share:
-        write_scorers(share, 0, with_threshold(fit_scorers(data, files, SCORER, 0, folder / "goal", "cpu", quiet), 0.5))
-    (blind,) = fit_scorers(data, files, SCORER, 0, folder / "none", "cpu", quiet, sees_goal=False).values()
+        write_scorers(share, 0, with_threshold(fit_scorers(data, files, SCORER, 0, on_cpu(folder / "goal")), 0.5))
+    (blind,) = fit_scorers(data, files, SCORER, 0, on_cpu(folder / "none"), sees_goal=False).values()
     with memory.training("final/s0/no_goal") as share:
         half_open = blind.decision.replace(threshold=threshold_between(blind, data, files))
         write_scorers(share, 0, {SCORER_NO_GOAL: blind._replace(decision=half_open)})
@@ -325,7 +325,7 @@ def test_a_masked_goal_is_a_target_where_it_is_kept_and_without_masks_nothing_ch
     def loss(of: PredictorTask, goal_dropout: float, target: str) -> float:
         torch.manual_seed(1)
         cfg = PREDICTOR.replace(goal_dropout=goal_dropout, masked_goal_target=target, trajectory_dropout=0.0)
-        return window_loss(model, of, cfg, "traj", [(3, torch.arange(1))]).item()
+        return window_loss(model, of, cfg, "traj", 3, torch.arange(1)).item()
 
     masked = 1 - 1e-9
     assert loss(alone, masked, "dropped") == loss(relabelled, masked, "dropped")

@@ -1,7 +1,8 @@
 """The stage `features`: a vector for every segment, whatever its batch, or a reject that says why not."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import torch
-from numpy.typing import NDArray
 from planning_world import Memory
 from trajectory_fixture import segment
 from video_fixture import in_process, write_video
@@ -269,91 +269,36 @@ def test_a_decoder_that_dies_costs_its_take_only(
 
 @pytest.mark.usefixtures("decoded_here")
 def test_a_vector_that_is_not_finite_is_rejected(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = embed.Embedder.begin
+    kept = embed.Embedder.embed
 
     def spoiled(self: embed.Embedder, clips: Any) -> Any:
-        out = kept(self, clips)()
+        out = kept(self, clips)
         out[0, 3] = np.inf
-        return lambda: out
+        return out
 
-    monkeypatch.setattr(embed.Embedder, "begin", spoiled)
+    monkeypatch.setattr(embed.Embedder, "embed", spoiled)
     shards = features(root, plain(["a"]), tmp_path, workers=1)
     assert shards.codes("t:a") == [RejectCode.FEATURE_NOT_FINITE] * 2
     assert shards.tables["t:a"].num_rows == 3
 
 
-@dataclass
-class MeanLater:
-    """The mean colour of a clip, computed when somebody waits for it."""
+@pytest.mark.usefixtures("decoded_here")
+def test_an_interruption_commits_no_take_with_a_clip_on_its_way(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the second batch, which ends take a and begins take b, is interrupted; or the one after it."""
+    kept = embed.Embedder.embed
+    for batches, committed in ((1, {}), (2, {"t:a": 5})):
+        count = itertools.count()
 
-    digest: str = "late"
-    width: int = 3
-    tokens: int = 1
-    most: int = 0
-    """Most batches that were on their way at once."""
-    on_their_way: int = 0
-    begun: int = 0
-
-    def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-        self.begun += 1
-        self.on_their_way += 1
-        self.most = max(self.most, self.on_their_way)
-        found: list[NDArray[np.float16]] = []
-
-        def wait() -> NDArray[np.float16]:
-            if not found:
-                self.on_their_way -= 1
-                found.append(self.embed(frames))
-            return found[0]
-
-        return wait
-
-    def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
-        return (frames.mean(axis=(1, 2, 3)) / 255).astype(np.float16)
-
-
-Encoder = Callable[[str, MeanLater], MeanLater]
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch, decoded_here: None) -> Encoder:
-    """Return what makes the stage use an encoder as it would on a device."""
-
-    def use(device: str, encoder: MeanLater) -> MeanLater:
-        def load(cfg: FeatureConfig, asked: str, scratch: Path) -> embed.Embedder:
-            return embed.Embedder(encoder, cfg, device, cfg.batch)
-
-        monkeypatch.setattr(embed, "load_embedder", load)
-        return encoder
-
-    return use
-
-
-def test_vectors_may_come_one_batch_late(root: Path, tmp_path: Path, use: Encoder) -> None:
-    """The last batch, of odd size, is waited for, and each vector lands at its own segment."""
-    for batch in (4, 100):
-        cfg = CONFIG.replace(batch=batch)
-        here = use("cpu", MeanLater())
-        reference = whole(features(root, plain(), tmp_path, cfg))
-        there = use("cuda", MeanLater())
-        assert whole(features(root, plain(), tmp_path, cfg)).equals(reference)
-        assert (here.most, there.most) == (1, 2 if batch < 15 else 1)
-        assert (here.on_their_way, there.on_their_way) == (0, 0)
-        assert here.begun == there.begun == -(-15 // batch)
-
-
-def test_an_interruption_commits_no_take_with_a_clip_on_its_way(root: Path, tmp_path: Path, use: Encoder) -> None:
-    """Planted: the third batch is interrupted while the second, all of take b, is on its way."""
-
-    class Interrupted(MeanLater):
-        def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-            if self.begun == 2:
+        def interrupted(self: embed.Embedder, clips: Any, batches: int = batches, count: Any = count) -> Any:
+            if next(count) == batches:
                 raise KeyboardInterrupt
-            return super().begin(frames)
+            return kept(self, clips)
 
-    use("cuda", Interrupted())
-    sink, tables, cfg = Shards(), plain(), CONFIG.replace(batch=5)
-    pending: Any = tuple(sources(tables, cfg, str(root)))  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):
-        STAGE.run(Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", 1, tmp_path)))  # type: ignore[arg-type]
-    assert {name: table.num_rows for name, table in sink.tables.items()} == {"t:a": 5}
+        monkeypatch.setattr(embed.Embedder, "embed", interrupted)
+        sink, tables, cfg = Shards(), plain(), CONFIG.replace(batch=4)
+        pending: Any = tuple(sources(tables, cfg, str(root)))  # type: ignore[arg-type]
+        with pytest.raises(KeyboardInterrupt):
+            STAGE.run(Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", 1, tmp_path)))  # type: ignore[arg-type]
+        assert {name: table.num_rows for name, table in sink.tables.items()} == committed

@@ -12,6 +12,7 @@ import torch
 from action_token_fixture import CFG as TOKEN_CFG
 from action_token_fixture import with_motion
 from epic_probe_fixture import Kitchens, clip_details, clip_features
+from planning_fixture import on_cpu
 from planning_world import Memory, run_stage
 from trajectory_fixture import good_take
 from video_fixture import in_process, write_video
@@ -166,7 +167,8 @@ def fitted(stream: ClipStream, memory: Memory, decoded_here: None) -> Callable[.
     ) -> ChosenProbe:
         task = probe_task(load_clips(memory, 256))
         grid = visual(task, cfg)
-        found = fit_full_probe.fit_side_by_side(grid, 0, task, cfg, stream, folder, "cpu", told, checkpoint_s)
+        runtime = dataclasses.replace(on_cpu(folder, checkpoint_s=checkpoint_s), progress=told)
+        found = fit_full_probe.fit_side_by_side(grid, 0, task, cfg, stream, runtime)
         return found["final/probe"]
 
     return fitted

@@ -128,7 +128,7 @@ def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be(
 
     def loss(of: PredictorConfig, name: str) -> float:
         torch.manual_seed(1)
-        return window_loss(model, task, of, name, [(3, torch.arange(8))]).item()
+        return window_loss(model, task, of, name, 3, torch.arange(8)).item()
 
     for variant in TWINNED:
         assert torch.equal(variant_latents(latents, twin_of(variant)), variant_latents(latents, variant))

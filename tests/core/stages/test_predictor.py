@@ -182,7 +182,7 @@ def test_a_masked_goal_is_neither_input_nor_target_of_the_loss() -> None:
     model, goal = new_predictor(task, seen).eval(), int(task.fit[3][0, -1])
 
     def loss(of: PredictorTask, cfg: PredictorConfig) -> float:
-        return window_loss(model, of, cfg, "traj", [(3, torch.tensor([0]))]).item()
+        return window_loss(model, of, cfg, "traj", 3, torch.tensor([0])).item()
 
     for name in ("features", "latents", "labels"):
         changed = getattr(task, name).clone()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from planning_fixture import on_cpu
 from trainings_fixture import (
     E_TAU,
     LEARNED,
@@ -28,7 +29,6 @@ from trainings_fixture import (
 from schemas.results import CurvePoint
 from schemas.training import GOAL_DROPOUT, TrainConfig
 from trajpilot_core.data.cross_fitting import twin_of
-from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.training.dev_scores import floor_scores
 from trajpilot_core.training.scorer import Queries
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -41,7 +41,7 @@ FEW = LEARNING.replace(epochs=6)
 
 
 def scored(train: Queries, dev: Queries, folder: Path, config: TrainConfig = LEARNING) -> list[CurvePoint]:
-    return train_scorer(collected(train, dev), SCORER.replace(train=config), None, 0, folder, "cpu", no_progress).curve
+    return train_scorer(collected(train, dev), SCORER.replace(train=config), None, 0, on_cpu(folder)).curve
 
 
 @pytest.mark.parametrize("variant", [*(pytest.param(v, marks=pytest.mark.campaign) for v in ("traj", "no_traj")), TWIN])

@@ -9,14 +9,23 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 import torch
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, collect_windows, model_files, planning_data
+from planning_fixture import (
+    ALIGNMENT,
+    PREDICTOR,
+    SCORER,
+    TRAIN,
+    World,
+    collect_windows,
+    model_files,
+    on_cpu,
+    planning_data,
+)
 from planning_world import WorldSize, planning_world, run_stage
 from rows_fixture import written_scorers
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from trajpilot_core.data.chains import chains_of, query_takes
-from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
@@ -136,7 +145,7 @@ def test_training_learns_when_to_open_and_which_candidate(tmp_path):
     config = SCORER.replace(train=TRAIN.replace(epochs=25, lr=5e-3))
     shape = ScorerShape(train.query.shape[1], 16, 2)
     collected_ = Collected(train, dev, torch.empty(200, 7), torch.empty(200, 7), shape)
-    fitted = train_scorer(collected_, config, None, 0, tmp_path, "cpu", no_progress)
+    fitted = train_scorer(collected_, config, None, 0, on_cpu(tmp_path))
     assert fitted.decision.dev["fallback M@1"] == pytest.approx(0.25)
     assert fitted.decision.dev["always open M@1"] < 0.55
     assert fitted.decision.dev["M@1"] > 0.55
@@ -158,7 +167,7 @@ def _scorer(fitted, config):
 
 def fitted_scorer(data, files, tmp_path, **changes):
     config = SCORER.replace(**changes)
-    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", no_progress)["scorer"], config
+    return fit_scorers(data, files, config, 0, on_cpu(tmp_path))["scorer"], config
 
 
 def test_a_scorer_is_fitted_and_read_back(tmp_path):
@@ -190,7 +199,7 @@ def test_one_held_out_take_is_enough(tmp_path):
 
 def test_without_queries_the_gate_stays_shut():
     nothing = Collected(None, None, torch.empty(0, 7), torch.empty(0, 7), SHAPE)
-    fitted = train_scorer(nothing, SCORER, None, 0, None, "cpu", no_progress)
+    fitted = train_scorer(nothing, SCORER, None, 0, on_cpu(Path()))
     assert fitted.decision.threshold == NEVER
     assert (fitted.decision.n_queries, fitted.curve, fitted.choices) == (0, [], ())
 

@@ -11,6 +11,7 @@ import shots_fixture
 import torch
 from action_token_fixture import CFG as TOKEN_CFG
 from latent_fixture import made_up
+from planning_fixture import on_cpu
 from planning_world import Memory, run_stage
 from stored_world import SETTINGS, SIZE, world
 from torch import Tensor
@@ -34,7 +35,6 @@ from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
-from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.stages import alignment
@@ -80,7 +80,7 @@ def predictor(folder: Path) -> Fitted:
 def scorer(folder: Path) -> Fitted:
     config = SCORER.replace(dropout=0.2, train=SHORT)
     queries = [scorer_queries(n, seed, is_clear=True) for n, seed in ((90, 1), (40, 11))]
-    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", no_progress)
+    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, on_cpu(folder))
     return fitted.state, fitted.curve
 
 

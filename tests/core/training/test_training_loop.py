@@ -90,17 +90,6 @@ def test_patience_does_not_count_the_plateau_at_the_start() -> None:
     assert max(row.epoch for row in fitted.curve) == 6, "the loss has not fallen yet"
 
 
-@pytest.mark.parametrize(("least", "epochs"), [(48, 6), (49, 7)])
-def test_a_schedule_has_its_least_steps_where_an_epoch_has_few_batches(least: int, epochs: int) -> None:
-    fitted = fit(toy(), CFG.replace(least_steps=least), None, "cpu")
-    assert max(row.epoch for row in fitted.curve) == epochs
-
-
-def test_least_steps_change_the_length_of_a_training_and_no_batch() -> None:
-    longer = fit(toy(), CFG.replace(least_steps=64), None, "cpu")
-    assert longer.curve == fit(toy(), CFG.replace(epochs=8), None, "cpu").curve
-
-
 def test_a_resume_that_forgets_the_random_state_is_seen_by_that_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +35,6 @@ class VideoEncoder(Protocol):
         """Return (B, width) float16 of clips (B, T, size, size, 3) of upright RGB.
 
         A clip's vector must not depend on the others. After torch.OutOfMemoryError the caller passes fewer clips.
-        """
-
-
-@runtime_checkable
-class QueueingEncoder(VideoEncoder, Protocol):
-    """A video encoder that can queue its work on a device and return at once."""
-
-    def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-        """Queue the clips of `embed`; return a function that waits for their vectors, and may be called repeatedly.
-
-        `frames`, (B, T, size, size, 3), must not change until then; the vectors are (B, width).
         """
 
 

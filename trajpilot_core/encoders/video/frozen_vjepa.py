@@ -1,7 +1,6 @@
 """V-JEPA as a frozen video encoder: normalise, encode, pool."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,22 +61,15 @@ class FrozenVjepa:
         Raises:
             torch.OutOfMemoryError: the clips do not fit into memory.
         """
-        return self.begin(frames)()
-
-    def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-        """Queue clips (B, T, size, size, 3); return a function that waits for vectors (B, width).
-
-        Raises:
-            torch.OutOfMemoryError: the clips do not fit into memory.
-        """
         device = next(self.network.parameters()).device
         with torch.inference_mode():
-            clip = normalised(torch.from_numpy(frames).to(device, non_blocking=True))
+            clip = normalised(torch.from_numpy(frames).to(device))
             tokens, read = self.tokens_and_levels(clip.to(self.dtype))
             vectors = pooled(tokens, self.config)
             if self.ahead is not None:
                 vectors = torch.cat([vectors, predicted(self.ahead, read, self.config)], dim=1)
-            return fetched_later(vectors.half())
+            out: NDArray[np.float16] = vectors.half().cpu().numpy()
+            return out
 
     def every_token(self, frames_BTHWC: Tensor, ahead_B: Tensor | None) -> Tensor:
         """Return (B, N, D) in the arithmetic of the network: every patch of clips, and those of a tubelet ahead.
@@ -118,31 +110,9 @@ def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid:
     return predicted
 
 
-def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
-    """Queue the copy of float16 vectors to the host; return a function that waits for them and returns (B, W)."""
-    if not (vectors_BW.is_cuda and torch.cuda.is_available()):
-        vectors: NDArray[np.float16] = vectors_BW.cpu().numpy()
-        return lambda: vectors
-    locked_BW = torch.empty(vectors_BW.shape, dtype=vectors_BW.dtype, pin_memory=True)
-    locked_BW.copy_(vectors_BW, non_blocking=True)
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-
-    def wait() -> NDArray[np.float16]:
-        """Return the vectors (B, W) once they are on the host."""
-        copied.synchronize()
-        vectors: NDArray[np.float16] = locked_BW.numpy()
-        return vectors
-
-    return wait
-
-
 def normalised(frames_BTHWC: Tensor) -> Tensor:
     """Turn uint8 RGB (B, T, H, W, 3) into the encoder's input (B, 3, T, H, W), float32 by ImageNet's mean and std."""
-    scale = torch.empty(2, 3, device=frames_BTHWC.device)  # filled there, because an upload would block the host
-    for row, values in enumerate((IMAGENET_MEAN, IMAGENET_STD)):
-        for channel, value in enumerate(values):
-            scale[row, channel] = value
+    scale = torch.tensor((IMAGENET_MEAN, IMAGENET_STD), device=frames_BTHWC.device)
     mean, std = (scale * 255).unbind()
     return ((frames_BTHWC.float() - mean) / std).permute(0, 4, 1, 2, 3)
 
