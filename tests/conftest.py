@@ -1,6 +1,5 @@
 """The order of the tests, and what all of them may share."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,10 +58,9 @@ def double() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> "Shelf":
     """A folder that all processes of a session of tests share."""
-    from once import Shelf
+    from once import shelf_of
 
-    own = tmp_path_factory.getbasetemp()
-    return Shelf((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "once")
+    return shelf_of(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
