@@ -12,7 +12,7 @@ from order import ByServer, place, shuffled
 if TYPE_CHECKING:
     from once import EmptyDatabase, Shelf, Worlds
 
-hypothesis.settings.register_profile("portable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("portable", derandomize=True, deadline=None, max_examples=60)
 hypothesis.settings.load_profile("portable")
 
 
