@@ -33,6 +33,8 @@ TRIES = 3
 LOOK_EVERY_S = 0.2
 DRAIN_S = 10.0
 LOG, DATABASE = "server.log", "prefect.db"
+WITHOUT_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
+"""A run reads no block of Prefect; registering their types takes 2 s of CPU. The server of `trajpilot ui` does it."""
 
 
 class Answer(NamedTuple):
@@ -184,12 +186,13 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
         InputError: it exits at once, or does not answer in time; its database cannot be written.
     """
     open_database(home)
+    environment = {**server_environment(home, login), **WITHOUT_BLOCKS}
     for _ in range(TRIES):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])  # not in use
         with (home / LOG).open("wb") as log:
-            server = launch([*SERVER, "--no-ui", "--port", str(port)], server_environment(home, login), log)
+            server = launch([*SERVER, "--no-ui", "--port", str(port)], environment, log)
         url, started, limit_s = f"http://127.0.0.1:{port}/api", False, time.monotonic() + STARTUP_TIMEOUT_S
         try:
             while not started and server.poll() is None and time.monotonic() < limit_s:

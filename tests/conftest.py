@@ -1,6 +1,5 @@
 """The order of the tests, and what all of them may share."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from order import ByServer, place, shuffled
 if TYPE_CHECKING:
     from once import EmptyDatabase, Shelf, Worlds
 
-hypothesis.settings.register_profile("portable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("portable", derandomize=True, deadline=None, max_examples=60)
 hypothesis.settings.load_profile("portable")
 
 
@@ -59,10 +58,9 @@ def double() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> "Shelf":
     """A folder that all processes of a session of tests share."""
-    from once import Shelf
+    from once import shelf_of
 
-    own = tmp_path_factory.getbasetemp()
-    return Shelf((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "once")
+    return shelf_of(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -22,12 +22,11 @@ from hostile import FILES_OF_HOME
 from once import EmptyDatabase, Worlds
 from plugins_fixture import pip_install
 from stack_processes import servers_over, wait_for
-from whole_run import ELSEWHERE, Ran, typed
+from whole_run import ELSEWHERE, RUN, Ran, typed
 
 from schemas.world import soak_world
 
 COMMAND = str(Path(sys.executable).parent / "trajpilot")
-INGEST = ("run", "--recipe", "demo", "--only", "ingest", "--set", "ingest.dev_min=1", "--max-rejects", "0.6")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -73,7 +72,7 @@ def test_a_run_in_another_folder_writes_under_its_root_only(ran: Ran, tmp_path: 
 def test_of_two_runs_on_one_root_and_the_user_s_server_the_second_waits_and_recomputes_nothing(
     corpus: Path, tmp_path: Path, prefect_server: str
 ) -> None:
-    arguments = (*INGEST, "--workers", "1", "--data", str(corpus), "--root", str(tmp_path / "root"))
+    arguments = (*RUN, "--only", "ingest", "--data", str(corpus), "--root", str(tmp_path / "root"))
     server = {"PREFECT_API_URL": prefect_server, "PREFECT_API_AUTH_STRING": LOGIN}
     started = [start(arguments, tmp_path, environment(tmp_path / f"home{n}", **server)) for n in range(2)]
     outputs = sorted(map(finish, started), key=lambda text: "waiting" in text)
@@ -97,14 +96,14 @@ def test_a_mistake_is_answered_with_one_message_and_no_traceback(tmp_path: Path)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.campaign)])
 def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
-    tmp_path: Path, number: int, empty_database: EmptyDatabase
+    corpus: Path, tmp_path: Path, number: int, empty_database: EmptyDatabase
 ) -> None:
     root = tmp_path / "root"
     empty_database.copy(root / "prefect")
-    words, home = ("demo", "--world", "soak", "--root", str(root)), environment(tmp_path / "home")
+    words, home = (*RUN, "--data", str(corpus), "--root", str(root)), environment(tmp_path / "home")
     heed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     process = start(words, tmp_path, home, start_new_session=True, preexec_fn=heed)
-    wait_for(lambda: (root / "world" / ".world").exists(), 120.0)
+    wait_for(lambda: any("started" in log.read_text() for log in root.glob("logs/*.log")), 120.0)
     os.killpg(process.pid, number) if number == signal.SIGINT else os.kill(process.pid, number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 from checkout import CHECKOUT
+from jsonschema.exceptions import best_match
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities import callables
 from prefect.utilities.callables import ParameterSchema, parameter_schema
@@ -29,6 +30,7 @@ from tasks.group_runs import group_deployment
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
+WITH_LOGIN = ("s3://AKIA:word@bucket/x", "s3://word@bucket", "https://h/x?X-Amz-Signature=word")
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
 
@@ -74,6 +76,31 @@ def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) ->
 def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
     wrong = {name: validate({"config": recipe(name).model_dump(mode="json")}, form) for name in RECIPES}
     assert {name: faults for name, faults in wrong.items() if faults} == {}
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
+    ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
+    ({"config": {"features": {"size": 64}}}, "config.features"),
+    ({"config": {"ingest": {"corpus": "mine"}}}, "config.ingest.corpus"),
+    ({"config": {"alignment": {"train": {"lr": -1}}}}, "config.alignment.train.lr"),
+    ({"run": {"recipe": "soup"}}, "run.recipe"),
+    ({"run": {"device": "mps"}}, "run.device"),
+    ({"run": {"only": ["cooking"]}}, "run.only[0]"),
+    ({"run": {"checkpoint_s": -1}}, "run.checkpoint_s"),
+    ({"run": {"from_stage": "cooking"}}, "run.from_stage"),
+    ({"config": {"predictor": {"depth": 3}}}, "config.predictor"),
+    ({"run": {"force": ["cooking"]}}, "run.force[0]"),
+    ({"run": {"protocols": ["http"], "workers": 1.5}}, "run.workers"),
+    *(({"run": {name: one}}, f"run.{name}") for name in ("data_root", "root") for one in WITH_LOGIN),
+]
+
+
+def test_a_wrong_value_is_refused_by_the_name_of_its_field(form: dict[str, Any]) -> None:
+    """By the function with which the server does it."""
+    assert [best_match(validate(parameters, form)).json_path for parameters, _ in WRONG] == [
+        f"$.{field}" for _, field in WRONG
+    ]
 
 
 def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> None:

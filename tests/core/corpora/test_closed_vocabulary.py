@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from egoexo_fixture import SMALL, annotate, describe, healthy, ingest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.annotation import Label, LabelClass
@@ -51,7 +51,6 @@ def test_a_rare_label_goes_to_the_class_whose_training_texts_share_most_words() 
     assert classes.of["sing"] == ("cut", "carrot"), "without a word in common: the most frequent class"
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     st.dictionaries(labels, st.integers(1, 9), min_size=1, max_size=12), st.lists(labels, max_size=6), st.integers(2, 9)
 )

@@ -115,7 +115,7 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
 CONTENTS = st.binary(max_size=60) | st.sampled_from([b"[]", b"{}", b'{"videos": [7]}', b'{"tea": 3}', b"[" * 5000])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None, derandomize=True)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(content=CONTENTS)
 @pytest.mark.parametrize("corpus", OTHERS)
 def test_no_content_of_any_file_crashes_the_look(corpus: str, content: bytes, tmp_path: Path) -> None:

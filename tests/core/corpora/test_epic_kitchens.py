@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import hypothesis
 import pytest
 from egoexo_fixture import ingest, write
 from hypothesis import given
@@ -22,7 +21,6 @@ CFG = settings("epic_kitchens")
 # time
 
 
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.floats(0, 400, allow_nan=False), st.floats(0, 5), st.floats(0.01, 8))
 def test_nothing_of_what_may_be_seen_lies_after_the_gap(start_s: float, gap_s: float, observed_s: float) -> None:
     window = observed(start_s, gap_s, observed_s)
@@ -32,7 +30,6 @@ def test_nothing_of_what_may_be_seen_lies_after_the_gap(start_s: float, gap_s: f
         assert window[1] - window[0] <= observed_s + 1e-9
 
 
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 99))
 def test_timestamps_are_hours_minutes_and_seconds(hours: int, minutes: int, seconds: int, hundredths: int) -> None:
     found = seconds_of(f"{hours:02}:{minutes:02}:{seconds:02}.{hundredths:02}")
@@ -203,7 +200,6 @@ def test_the_unlabelled_test_split_is_an_error_that_says_what_to_do(tmp_path: Pa
         read(epic(tmp_path, ROWS, []), CFG.replace(test_split="test"))
 
 
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.binary(max_size=200))
 def test_no_bytes_crash_the_parser_of_a_table(content: bytes) -> None:
     for told in (content, table([]) + content):

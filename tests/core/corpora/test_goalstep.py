@@ -41,7 +41,7 @@ def test_each_step_of_a_group_lies_in_the_file_that_holds_its_middle(tmp_path: P
     assert counted(reading)["segments over two files"] == 2
 
 
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+@hypothesis.settings(max_examples=40)
 @given(
     lengths=st.lists(st.floats(0.5, 50), min_size=1, max_size=5),
     spans=st.lists(st.tuples(st.floats(0, 200), st.floats(0, 60)), max_size=8),

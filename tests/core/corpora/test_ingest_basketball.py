@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from egoexo_fixture import EgoExoCorpus, RecordingSink, annotate, describe, ingest, list_sources, write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_ingest_fuzz import mutate, survivors
 
@@ -79,7 +79,6 @@ def test_the_next_description_is_asked_first_and_the_shots_own_where_it_says_not
     assert outcome_of(own, None, RULES.replace(evidence=("next",))) is None
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_no_text_breaks_the_patterns(text: str) -> None:
     assert attempt_of(text, RULES, ("c",)) in (None, *RULES.attempts)
@@ -91,7 +90,6 @@ numbers = st.dictionaries(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(numbers, st.integers(0, 3))
 def test_the_draw_knows_no_order_and_balancing_leaves_as_many_of_each(
     shots: dict[str, tuple[int, int]], seed: int

@@ -19,7 +19,7 @@ from egoexo_fixture import (
     steps,
     write,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import canonical_json, canonical_object
@@ -148,7 +148,6 @@ VALUES = st.recursive(
 BROKEN = [b"", b"[", b"[1,2", b"[1,]", b"[1 2]", b"[1] x", b"[NaN]", b"[,1]", b"[1,2],", b"\xef\xbb\xbf[]", b"[\xff]"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(records=st.lists(VALUES, max_size=4), indent=st.sampled_from([None, 0, 2]))
 def test_the_records_are_those_of_the_whole_file(records: list[object], indent: int | None) -> None:
     content = json.dumps(records, indent=indent).encode()
@@ -170,7 +169,6 @@ def test_a_repeated_key_is_marked_and_no_list_has_no_records() -> None:
     assert [*parse_records(b"{}", "takes.json"), *parse_records(b"[]", "takes.json")] == []
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(values=st.dictionaries(st.text(), VALUES, max_size=4))
 def test_an_object_made_of_the_texts_of_its_values_is_canonical(values: dict[str, object]) -> None:
     texts = {name: canonical_json(value) for name, value in values.items()}  # type: ignore[arg-type]

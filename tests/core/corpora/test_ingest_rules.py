@@ -50,7 +50,7 @@ def ingested(tmp_path: Path, *descriptions: Any, config: IngestConfig = SMALL, *
     return ingest(corpus.write(), config)
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(times, caps, st.floats(0.3, 1))
 def test_segments_are_sorted_disjoint_inside_the_video_and_hold_their_time_point(
     anchors: list[float], cap_s: float | None, share: float
@@ -89,7 +89,7 @@ def test_equal_times_keep_the_outer_halves_and_lose_what_lies_between() -> None:
     assert found.is_empty.tolist() == [False, False, True, False, False]
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60), st.integers(3, 8))
 def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int, bool]], horizon: int) -> None:
     rows.sort(key=lambda row: row[0])
@@ -106,7 +106,7 @@ def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int
     assert found == wanted
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(st.text(max_size=40) | st.from_regex(r"(c |the person'?s? |C, )*[a-zA-Z .'-]{0,20}", fullmatch=True))
 def test_normalisation_is_idempotent_and_has_single_spaces(text: str) -> None:
     label = normalise(text)
@@ -229,7 +229,7 @@ def test_duplicates_go_before_midpoints_are_taken(tmp_path: Path) -> None:
     assert [row["start_s"] for row in sink.rows("segments")] == [0.25, 1.75, 3.25]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.sets(st.text(max_size=5)), st.integers(0, 3), st.floats(0.01, 0.4), st.integers(1, 5), st.randoms())
 def test_dev_is_a_share_of_the_captures_whatever_their_order(
     captures: set[str], seed: int, share: float, least: int, order: random.Random
@@ -310,7 +310,6 @@ def test_the_label_of_a_group_is_its_most_frequent_training_text() -> None:
 names = st.text("abcdef", min_size=1, max_size=2)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.sets(names), st.dictionaries(names, st.booleans()), st.integers(1, 5))
 def test_known_captures_stay_what_they_are_and_others_fill_dev_up(
     captures: set[str], known: dict[str, bool], least: int

@@ -83,7 +83,7 @@ FOUR = [step(0, 2, offset=0), step(1, 3, "Cut", "8", 1), step(3, 9, "stir", "9",
 TRAIN = [(f"train{i}", "tea", FOUR) for i in range(3)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(times, times), max_size=20), st.none() | st.floats(0.05, 5), st.sampled_from([1.0, 0.6]))
 def test_intervals_stay_inside_what_was_annotated_the_video_and_the_cap(
     spans: list[tuple[float, float]], cap_s: float | None, share: float

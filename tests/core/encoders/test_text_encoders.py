@@ -329,7 +329,7 @@ def test_the_projection_of_the_small_variant_is_found() -> None:
         text_projection({"vid_proj.0.weight": torch.zeros(1)})
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=5), st.integers(8, 200))
 def test_bag_of_words_gives_unit_vectors_for_any_text(texts: list[str], width: int) -> None:
     vectors = BagOfWords(width).embed(texts)

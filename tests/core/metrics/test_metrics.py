@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from checkout import DATA
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from right_predictions import predictions_of
 from synthetic_corpus import corpus, predictions
@@ -114,7 +114,6 @@ def test_ten_thousand_random_windows_agree_with_the_plain_reference() -> None:
 windows = st.tuples(st.integers(0, 2**32 - 1), st.integers(3, 8), st.integers(1, 24), st.integers(2, 9))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(windows)
 def test_bounds_hold_for_every_window(shape: tuple[int, int, int, int]) -> None:
     labels, decoded, ranked = drawn(*shape)

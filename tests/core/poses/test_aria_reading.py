@@ -294,7 +294,7 @@ def odd_files(draw: st.DrawFn) -> tuple[bytes, np.ndarray, int]:
     return content.encode(), segments, draw(st.integers(20, 320))
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40)
 @given(odd_files())
 def test_the_sparse_reader_answers_like_the_whole_file(
     tmp_path_factory: pytest.TempPathFactory, drawn: tuple[bytes, np.ndarray, int]
@@ -320,7 +320,7 @@ def test_the_sparse_reader_answers_like_the_whole_file(
     assert np.array_equal(*holes)
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(*[st.floats(-1e3, 1e3)] * 3, *[st.floats(-1, 1)] * 4, st.floats(0, 1)), min_size=2, max_size=20)
 )

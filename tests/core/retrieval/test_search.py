@@ -39,7 +39,7 @@ def keys(n, width, seed, clusters=None):
     return F.normalize(rows, dim=1)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     n=st.integers(1, 300),
     q=st.integers(1, 20),

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from drawn_tables import middle_world, motions_table, world_tables
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -152,7 +152,6 @@ def test_annotated_times_lie_in_their_steps_in_order(demo: World) -> None:
 
 
 @given(st.floats(0.0, 1.0))
-@settings(derandomize=True, deadline=None)
 def test_excursions_stay_bounded_and_vanish_with_their_slope_at_both_ends(phase: float) -> None:
     assert np.abs(profiles(np.array([phase]))).max() <= 1.0 + 1e-9
     ends = profiles(np.array([0.0, 1e-6, 1 - 1e-6, 1.0]))

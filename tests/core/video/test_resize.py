@@ -50,7 +50,7 @@ def test_a_squashed_picture_is_that_of_pil_within_one_level() -> None:
             assert off(np.asarray(hard, np.uint8), pil(image, size_px)) > 20
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(1, 150), st.integers(1, 150), st.integers(1, 120), st.integers(0, 99))
 def test_any_size_agrees_with_pil(height: int, width: int, size_px: int, seed: int) -> None:
     image = noise(height, width, seed)

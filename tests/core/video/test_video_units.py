@@ -27,7 +27,7 @@ def escaped(raw: bytes) -> bytes:
     return bytes(out) + b"\x80"
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=60) | st.lists(st.sampled_from([0, 1, 2, 3]), max_size=30).map(bytes), min_size=1))
 def test_what_an_encoder_writes_is_well_formed(raws: list[bytes]) -> None:
     assert malformed(packed(*map(escaped, raws)), 4) is None

@@ -29,13 +29,12 @@ from trajpilot_core.vlm.payload import AnswerFolder
 
 @dataclass
 class Said:
-    """One answer of the server; `hangs_s`: so long it sends nothing, `drips`: the text comes letter by letter."""
+    """One answer of the server, which sends nothing for `hangs_s`."""
 
     status: int = 200
     text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     hangs_s: float = 0.0
-    drips_s: float = 0.0
 
 
 class ChatServer(ThreadingHTTPServer):
@@ -85,9 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             for name, value in {"Content-Length": str(len(content)), **said.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            for at in range(0, len(content), 1 if said.drips_s else max(1, len(content))):
-                self.wfile.write(content[at : at + (1 if said.drips_s else len(content))])
-                time.sleep(said.drips_s)
+            self.wfile.write(content)
         except OSError:
             self.close_connection = True
 
@@ -368,11 +365,3 @@ def test_what_is_under_way_when_one_is_refused_is_yielded_and_nothing_more_is_se
             got.extend(replies)
     assert sorted(reply.text for reply in got) == ["cut", "stir"]
     assert len(server.asked) == 3
-
-
-def test_the_key_stays_out_of_an_error_of_a_thread(tmp_path: Path) -> None:
-    hold_api_key(KEY)
-    wrong = [Said(401, f"wrong key {KEY}")] * 2
-    with chat_server(*wrong) as server, pytest.raises(InputError, match=r"\(key\)") as raised:
-        asked(tmp_path, server.url, 2, parallel=2)
-    assert KEY not in str(raised.value)

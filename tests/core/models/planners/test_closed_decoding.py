@@ -64,7 +64,6 @@ shapes = st.tuples(st.integers(0, 2**31 - 1), st.integers(2, 6), st.integers(2, 
 weights = st.sampled_from([0.0, 0.05, 1.0, 2.5])
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(shapes, weights, st.sampled_from([0.0, 0.05, 0.5]), st.booleans())
 def test_posteriors_and_sequences_are_those_of_all_sequences(
     shape: tuple[int, int, int], weight: float, smoothing: float, is_masked: bool
@@ -85,7 +84,7 @@ def test_posteriors_and_sequences_are_those_of_all_sequences(
         assert_close(scores[(sequences == found).all(1)][0], scores.max())
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(shapes)
 def test_of_equal_sequences_the_one_with_the_smallest_last_labels_is_taken(shape: tuple[int, int, int]) -> None:
     """Small whole numbers, so that many sequences score exactly the same."""
@@ -205,7 +204,7 @@ def decoded(logits_BHV: Tensor, counts_VV: Tensor, allowed_BV: Tensor | None = N
     return viterbi(log_scores(logits_BHV, config.temperature, allowed_BV), prior, config.weight)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(shapes)
 def test_a_mask_that_allows_the_truth_never_costs_a_right_step(shape: tuple[int, int, int]) -> None:
     """Without a prior; the planted fault is a mask that leaves true labels out."""

@@ -52,7 +52,7 @@ def check_posterior(layer: Layer, horizon: int, actions: int, seed: int) -> None
     assert_close(layer(emission, transition), enumerated(emission, transition))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(horizon=st.integers(2, 4), actions=st.integers(2, 5), seed=st.integers(0, 1000))
 def test_the_soft_path_is_the_posterior_of_each_step(horizon: int, actions: int, seed: int) -> None:
     check_posterior(soft_viterbi, horizon, actions, seed)

@@ -199,7 +199,7 @@ def motions(seed: int, n: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, [0.05, 0.05, 0.05, 0.2, 0.2, 0.2], (n, 16, 6))
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_the_end_of_a_path_is_the_composition_of_its_motions(seed: int, n: int) -> None:
     head_motions = motions(seed, n)

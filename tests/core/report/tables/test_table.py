@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pdflatex import compiled
 from synthetic_results import Kept
@@ -87,7 +87,6 @@ HOSTILE = "α 切 ∑ é ñ ǭ Ł ß ‘x’ “y” – — … \\input{/etc/pa
 WIDE = Table("wide", tuple(f"column {at}" for at in range(30)), (tuple("0123456789" for _ in range(30)),))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text())
 def test_any_text_comes_out_as_ascii_without_a_bare_command(text: str) -> None:
     said = latex_text(text)
