@@ -102,7 +102,7 @@ def test_release_2_0_equals_transformers() -> None:
         reference = tokens_of(theirs(encoder), clips())
         assert relative(encoder(clips()), reference) < 1e-6
         encoder.spec = VjepaSpec(64, 4, 2, 128, release="2.1")
-        encoder._tables.clear()
+        encoder._rotations.clear()
         encoder.norms_block = torch.nn.ModuleList([encoder.norm])
         encoder.patch_embed_img, encoder.video_mod_embed = (
             encoder.patch_embed,
