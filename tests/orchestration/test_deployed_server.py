@@ -15,7 +15,7 @@ from whole_run import typed
 from deployments import deploy as deploying
 from deployments.declared import prefect_file
 from deployments.recipes import recipe
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import RunOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FULL = "full-pipeline"
@@ -26,7 +26,7 @@ SERVER = ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")
 @pytest.fixture(scope="module")
 def home(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home from which the pipeline and some of its stages were deployed."""
-    home, whole = tmp_path_factory.mktemp("home"), prefect_file(PipelineConfig())
+    home, whole = tmp_path_factory.mktemp("home"), prefect_file(recipe("soak"))
     mine = [item for item in whole["deployments"] if item["name"] in DEPLOYED]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deploying, "prefect_file", lambda config: {**whole, "deployments": mine})
