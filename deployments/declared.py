@@ -1,8 +1,6 @@
-"""The deployments and their forms: those in deployments/prefect.yaml, plus any stage that the file does not list yet.
+"""The deployments and their forms: those in deployments/prefect.yaml, and one for each stage and each kind of group.
 
-The file lists every stage of this checkout (a test compares), so that Prefect's own commands find them and schedules
-can be added. A stage that is new to `EVERY_STAGE` is deployed as well. `python -m deployments.declared` runs Prefect's
-own command line, except that equal parameters are described only once.
+`python -m deployments.declared` runs Prefect's own command line, except that equal parameters are described only once.
 """
 
 import ssl
@@ -48,46 +46,37 @@ AskedRun = Annotated[RunOptions, StageChoices]
 """Options of a deployed run. Prefect reloads deployed.py for each deployment; a class defined here stays the same."""
 
 
-def prefect_file(path: Path = FILE, stages: Mapping[str, AnyStage] = EVERY_STAGE) -> dict[str, Any]:
-    """Return the Prefect file with a deployment for each stage and its groups; those it already lists are unchanged."""
-    whole: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    present = {item["name"] for item in whole["deployments"]}
-    wanted = [item for stage in stages.values() for item in deployments_of(stage, whole["definitions"]["job"])]
-    return {**whole, "deployments": whole["deployments"] + [item for item in wanted if item["name"] not in present]}
+def prefect_file(config: PipelineConfig) -> dict[str, Any]:
+    """Return the Prefect file with a deployment for every stage and its groups.
+
+    Args:
+        config: settings of a recipe: some stages need a GPU only under some settings.
+    """
+    whole: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    job = whole["definitions"]["job"]
+    items = [item for stage in EVERY_STAGE.values() for item in deployments_of(stage, config, job)]
+    return {**whole, "deployments": [*whole["deployments"], *items]}
 
 
-def deployments_of(stage: AnyStage, job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the deployments of a stage and of its groups, as the Prefect file states them; `job`: their variables."""
-    pool = f"{{{{ ${pool_variable(stage)} }}}}" if callable(stage.uses_gpu) else fixed_pool(stage.uses_gpu)
-    wanted = [(stage.name.replace("_", "-"), stage.summary, "stage", pool)]
+def deployments_of(stage: AnyStage, config: PipelineConfig, job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the deployments of a stage and of its groups under some settings; `job`: their variables."""
+    wanted = [(stage.name.replace("_", "-"), stage.summary, "stage", stage.on_gpu(stage.settings(config)))]
     of_group = f"A group of {stage.shard_by}s of {stage.name}; started by a run that shares the stage out"
-    wanted += [(name, of_group, "group", fixed_pool(on_gpu)) for name, on_gpu in group_deployments(stage).items()]
+    wanted += [(name, of_group, "group", on_gpu) for name, on_gpu in group_deployments(stage).items()]
     return [
         {
             "name": name,
             "entrypoint": f"deployments/deployed.py:{name.replace('-', '_')}",
             "description": description,
             "tags": ["trajpilot", tag],
-            "work_pool": {"name": pool, "work_queue_name": "default", "job_variables": dict(job)},
+            "work_pool": {
+                "name": GPU_POOL if on_gpu else CPU_POOL,
+                "work_queue_name": "default",
+                "job_variables": dict(job),
+            },
         }
-        for name, description, tag, pool in wanted
+        for name, description, tag, on_gpu in wanted
     ]
-
-
-def fixed_pool(on_gpu: bool) -> str:
-    """Return the work pool for GPU or CPU work."""
-    return GPU_POOL if on_gpu else CPU_POOL
-
-
-def pool_variable(stage: AnyStage) -> str:
-    """Return the environment variable from which the Prefect file reads the pool of a stage."""
-    return f"TRAJPILOT_POOL_{stage.name.upper()}"
-
-
-def pools_by_recipe(config: PipelineConfig, stages: Mapping[str, AnyStage] = EVERY_STAGE) -> dict[str, str]:
-    """Return variable -> pool under the settings of a recipe, for stages that need a GPU only under some settings."""
-    chosen = [stage for stage in stages.values() if callable(stage.uses_gpu)]
-    return {pool_variable(stage): fixed_pool(stage.on_gpu(stage.settings(config))) for stage in chosen}
 
 
 def once(describe: Describe) -> Describe:

@@ -15,7 +15,7 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from deployments.declared import pools_by_recipe, prefect_file
+from deployments.declared import prefect_file
 from deployments.recipes import recipe
 from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, PoolKind, deploying_environment
 from trajpilot_core.errors import InputError
@@ -46,10 +46,10 @@ def deploy(place: dict[str, str], kind: PoolKind) -> None:
     with get_client(sync_client=True) as client:
         for pool in POOLS:
             make_pool(client, pool, kind)
-        environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
-        with tempfile.TemporaryDirectory() as folder:  # the file, and any stage that it does not list yet
+        environment = deploying_environment(CHECKOUT, place)
+        with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "prefect.yaml"
-            file.write_text(json.dumps(prefect_file(), indent=1), encoding="utf-8")
+            file.write_text(json.dumps(prefect_file(recipe(place["recipe"])), indent=1), encoding="utf-8")
             words = ("--no-prompt", "deploy", "--all", "--prefect-file", str(file))
             command = [sys.executable, "-m", "deployments.declared", *words]
             done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)

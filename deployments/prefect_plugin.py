@@ -15,6 +15,8 @@ from prefect.plugins import HookContext, register_hook
 from prefect.settings import get_current_settings
 from rich.console import Console
 
+from trajpilot_core.errors import InputError
+
 FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
 """Options without a value; every other option consumes the next word unless it is written with `=`."""
 
@@ -64,23 +66,12 @@ def missing_server(url: str | None, login: str | None) -> str | None:
         url: API address that Prefect uses; None if none is set.
         login: `Authorization` header; never repeated in the message.
     """
-    start = "see docs/operations.md, Start; a single run needs no server (trajpilot run)"
-    if url is None:
-        return (
-            "no Prefect server is set: export PREFECT_API_URL=http://127.0.0.1:4200/api (and PREFECT_API_AUTH_STRING="
-            f"name:password, its login) once it runs; {start}"
-        )
-    from deployments.embedded import request
+    from deployments.embedded import require_server
 
-    health = request(f"{url}/health", None)
-    if health.status == 0:
-        return f"the Prefect server at {url}: {health.body}; start it, or correct PREFECT_API_URL; {start}"
-    if request(f"{url}/deployments/filter", login, {}).status in (401, 403):
-        problem = "it rejects this login" if login else "it needs a login, and none is set"
-        return (
-            f"the Prefect server at {url}: {problem}; export PREFECT_API_AUTH_STRING=name:password of the server, or "
-            "for Prefect Cloud PREFECT_API_KEY"
-        )
+    try:
+        require_server(url, login)
+    except InputError as error:
+        return f"{error}; a single run needs no server (trajpilot run)"
     return None
 
 

@@ -17,10 +17,8 @@ from deployments.settings import CHECKOUT, CPU_POOL, GPU_POOL, WORKER_MARK, work
 from trajpilot_core.errors import InputError
 
 LOOK_S = 1.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
-"""Pause before a worker that exited is restarted: doubled each time."""
-STEADY_S = 600.0
-"""After a worker has run for this long, the pause starts over."""
+PAUSE_S = 30.0
+"""Pause before a worker that exited is restarted."""
 END_S = 30.0
 """Seconds that a worker has to end its runs before it is killed."""
 
@@ -102,8 +100,6 @@ class Kept:
     mark: str = field(default_factory=lambda: secrets.token_hex(16))
     """In the environment of everything that it starts: Prefect runs each run in its own session."""
     process: subprocess.Popen[bytes] | None = None
-    started_s: float = 0.0
-    pause_s: float = 0.0
     again_s: float = 0.0
     """Time of the next restart, after it exited."""
 
@@ -119,7 +115,6 @@ class Kept:
                 stderr=log,
                 start_new_session=True,
             )
-        self.started_s = time.monotonic()
 
     def signal(self, number: int) -> None:
         """Send a signal to the worker, its group, and all processes that carry its mark."""
@@ -162,18 +157,15 @@ class Keeper:
             while True:
                 time.sleep(LOOK_S)
                 for worker in self.kept:
-                    status, now = None if worker.process is None else worker.process.poll(), time.monotonic()
-                    if worker.process is None and now >= worker.again_s:
-                        worker.start()
-                        self.say(f"{worker.plan.name} restarted")
-                    if status is None:
-                        continue
-                    steady, pause_s = now - worker.started_s > STEADY_S, 2 * worker.pause_s
-                    worker.pause_s = min(LONGEST_PAUSE_S, pause_s) if pause_s and not steady else FIRST_PAUSE_S
-                    worker.kill()
-                    worker.process, worker.again_s = None, now + worker.pause_s
-                    then = f"restart in {worker.pause_s:.0f} s; see {worker.log}"
-                    self.say(f"{worker.plan.name} exited with status {status}; {then}")
+                    if worker.process is None:
+                        if time.monotonic() >= worker.again_s:
+                            worker.start()
+                            self.say(f"{worker.plan.name} restarted")
+                    elif (status := worker.process.poll()) is not None:
+                        worker.kill()
+                        worker.process, worker.again_s = None, time.monotonic() + PAUSE_S
+                        then = f"restart in {PAUSE_S:.0f} s; see {worker.log}"
+                        self.say(f"{worker.plan.name} exited with status {status}; {then}")
         finally:
             self.end_all()
 

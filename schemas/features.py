@@ -4,9 +4,9 @@ Sources: as in `schemas/config.py`; docs/models.md for V-JEPA; docs/decisions/re
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.places import Place, PluginName
@@ -15,14 +15,6 @@ from schemas.training import Precision
 Release = Literal["2.0", "2.1"]
 PATCH_PX, TUBELET = 16, 2
 """Pixels per side and frames that a token covers."""
-LETTERS = {
-    "ViT-B": "vit_base",
-    "ViT-L": "vit_large",
-    "ViT-H": "vit_huge",
-    "ViT-g": "vit_giant",
-    "ViT-G": "vit_gigantic",
-}
-"""Names used in papers; g and G are two sizes."""
 HEAD_VIDEO_FPS = 30
 """Frames a second of Ego-Exo4D's head videos. Source: docs.ego-exo4d-data.org, overview of the data."""
 RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
@@ -31,32 +23,17 @@ HIERARCHY = 4
 """Levels that a hierarchical feature concatenates."""
 
 
-class VjepaFile(NamedTuple):
-    """One released file of weights; its stem is its name at `https://dl.fbaipublicfiles.com/vjepa2/`."""
-
-    file: str
-    """File name with suffix."""
-    hub: str
-    """Name of its entry in torch.hub."""
-    model: str
-    """FeatureConfig.model."""
-    release: Release
-    size_px: int
-    """Side of the pictures in the last phase of its training, pixels."""
-    transformers: str | None = None
-    """Id of the same weights in transformers' layout."""
-
-
-VJEPA_FILES = (
-    VjepaFile("vjepa2_1_vitb_dist_vitG_384.pt", "vjepa2_1_vit_base_384", "vit_base", "2.1", 384),
-    VjepaFile("vjepa2_1_vitl_dist_vitG_384.pt", "vjepa2_1_vit_large_384", "vit_large", "2.1", 384),
-    VjepaFile("vjepa2_1_vitg_384.pt", "vjepa2_1_vit_giant_384", "vit_giant", "2.1", 384),
-    VjepaFile("vjepa2_1_vitG_384.pt", "vjepa2_1_vit_gigantic_384", "vit_gigantic", "2.1", 384),
-    VjepaFile("vitl.pt", "vjepa2_vit_large", "vit_large", "2.0", 256, "facebook/vjepa2-vitl-fpc64-256"),
-    VjepaFile("vith.pt", "vjepa2_vit_huge", "vit_huge", "2.0", 256, "facebook/vjepa2-vith-fpc64-256"),
-    VjepaFile("vitg.pt", "vjepa2_vit_giant", "vit_giant", "2.0", 256, "facebook/vjepa2-vitg-fpc64-256"),
-    VjepaFile("vitg-384.pt", "vjepa2_vit_giant_384", "vit_giant", "2.0", 384, "facebook/vjepa2-vitg-fpc64-384"),
-)
+VJEPA_FILES = {
+    "vjepa2_1_vitb_dist_vitG_384.pt": "vit_base",
+    "vjepa2_1_vitl_dist_vitG_384.pt": "vit_large",
+    "vjepa2_1_vitg_384.pt": "vit_giant",
+    "vjepa2_1_vitG_384.pt": "vit_gigantic",
+    "vitl.pt": "vit_large",
+    "vith.pt": "vit_huge",
+    "vitg.pt": "vit_giant",
+    "vitg-384.pt": "vit_giant",
+}
+"""Released file of weights, at `https://dl.fbaipublicfiles.com/vjepa2/` -> FeatureConfig.model."""
 
 
 class VjepaSize(NamedTuple):
@@ -88,25 +65,7 @@ def n_parameters(model: str, release: Release) -> int:
     return depth * block + rest
 
 
-def size_of(name: object) -> object:
-    """Return the size for any known name of a released encoder; anything else is returned unchanged.
-
-    Names are those of torch.hub, of the file (with or without its suffix), of transformers, and as in papers.
-    """
-    if not isinstance(name, str):
-        return name
-    known = LETTERS | {f"{letter}/16": model for letter, model in LETTERS.items()}
-    for file in VJEPA_FILES:
-        names = [file.hub, file.file, file.file.rsplit(".", 1)[0], *([file.transformers] if file.transformers else [])]
-        known |= dict.fromkeys(names, file.model)
-    return known.get(name, name)
-
-
-VjepaModel = Annotated[
-    Literal["vit_base", "vit_large", "vit_huge", "vit_giant", "vit_gigantic", "tiny"], BeforeValidator(size_of)
-]
-
-
+VjepaModel = Literal["vit_base", "vit_large", "vit_huge", "vit_giant", "vit_gigantic", "tiny"]
 ReleasedName = Literal["omnivore_video", "omnivore_video_swinl", "egoper_i3d", "epic_slowfast"]
 """Sets of released features that have a reader (trajpilot_core/corpora/released.py)."""
 RELEASED_WIDTHS: Mapping[ReleasedName, int] = {
@@ -157,8 +116,8 @@ class FeatureConfig(FeatureSourceConfig):
     checkpoint_sha256: str | None = None
     """Expected digest of the checkpoint."""
     model: VjepaModel | PluginName = "vit_gigantic"
-    """Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide). Names of torch.hub and of released files are
-    accepted, too (docs/models.md); `plugin:NAME` is an encoder of an installed package (docs/plugins.md)."""
+    """Encoder size; vit_gigantic is the paper's ViT-G (1,664 wide); `plugin:NAME` is an encoder of an installed package
+    (docs/plugins.md)."""
     tokens: Literal["pooled", "temporal"] = "pooled"
     """Mean over all tokens, or one mean per tubelet (D 4)."""
     ahead_tubelets: int | None = Field(None, ge=0, le=64)

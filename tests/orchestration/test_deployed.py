@@ -2,14 +2,12 @@
 
 import inspect
 import json
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 from checkout import CHECKOUT
 from jsonschema.exceptions import best_match
 from prefect.flows import load_flow_from_entrypoint
@@ -17,7 +15,7 @@ from prefect.utilities import callables
 from prefect.utilities.callables import ParameterSchema, parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
-from deployments.declared import deployments_of, once, pools_by_recipe, prefect_file
+from deployments.declared import once, prefect_file
 from deployments.deploy import crash_automations
 from deployments.recipes import RECIPES, over, recipe
 from deployments.recipes.paper import keystep
@@ -31,7 +29,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
 WITH_LOGIN = ("s3://AKIA:word@bucket/x", "s3://word@bucket", "https://h/x?X-Amz-Signature=word")
-PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +41,7 @@ def form() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def declared() -> dict[str, dict[str, Any]]:
-    return {item["name"]: item for item in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]}
+    return {item["name"]: item for item in prefect_file(PipelineConfig())["deployments"]}
 
 
 def test_every_group_and_field_of_the_form_has_a_title_a_place_and_a_description(form: dict[str, Any]) -> None:
@@ -149,7 +146,7 @@ def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(dec
         deployed, on_gpu = stage.name.replace("_", "-"), "trajpilot-gpu" if stage.uses_gpu else "trajpilot-cpu"
         wanted[deployed] = on_gpu
         if callable(stage.uses_gpu):
-            wanted[deployed] = f"{{{{ $TRAJPILOT_POOL_{stage.name.upper()} }}}}"
+            wanted[deployed] = "trajpilot-cpu" if stage.name == "trajectories" else "trajpilot-gpu"
         if stage.is_shared_out:
             wanted[f"{deployed}-group"] = "trajpilot-cpu" if callable(stage.uses_gpu) else on_gpu
         if stage.video_s is not None and callable(stage.uses_gpu):
@@ -158,54 +155,21 @@ def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(dec
     assert {item["work_pool"]["work_queue_name"] for item in declared.values()} == {"default"}
 
 
-def strays(path: Path) -> list[str]:
-    """Deployments of the list of stages that a Prefect file lacks, or of which it says something else."""
-    file = yaml.safe_load(path.read_text())
-    said = {item["name"]: item for item in file["deployments"]}
-    wanted = [item for stage in EVERY_STAGE.values() for item in deployments_of(stage, file["definitions"]["job"])]
-    stage_like = [name for name, item in said.items() if {"stage", "group"} & set(item["tags"])]
-    return [item["name"] for item in wanted if said.get(item["name"]) != item] + [
-        name for name in stage_like if name not in {item["name"] for item in wanted}
-    ]
-
-
-def test_the_prefect_file_says_of_each_stage_what_the_list_says_and_where_it_does_not_that_is_seen(
-    tmp_path: Path,
-) -> None:
-    assert strays(PREFECT_FILE) == []
-    for before, after, seen in (
-        ("  - {name: scorer, .*\n", "", ["scorer"]),
-        ("name: features-group,", "name: feature-group,", ["features-group", "feature-group"]),
-        ("(name: evaluation, .*)\\*gpu", r"\1*cpu", ["evaluation"]),
-        ("deployed.py:ingest", "deployed.py:features", ["ingest"]),
-        ("Labels -> unit", "Labels -> two", ["text-bank"]),
-    ):
-        text, n_changed = re.subn(before, after, PREFECT_FILE.read_text())
-        assert n_changed == 1
-        (tmp_path / "prefect.yaml").write_text(text)
-        assert strays(tmp_path / "prefect.yaml") == seen
-
-
-def test_a_stage_that_the_prefect_file_lacks_is_deployed_all_the_same_and_what_it_says_stays(tmp_path: Path) -> None:
-    whole = yaml.safe_load(PREFECT_FILE.read_text())
-    assert prefect_file() == whole
-    text = re.sub("  - {name: scorer, .*\n", "", PREFECT_FILE.read_text()).replace("Labels -> unit", "Labels -> two")
-    (tmp_path / "prefect.yaml").write_text(text)
-    items = {item["name"]: item for item in prefect_file(tmp_path / "prefect.yaml")["deployments"]}
-    assert items["scorer"] == next(item for item in whole["deployments"] if item["name"] == "scorer")
-    assert items["text-bank"]["description"].startswith("Labels -> two")
-
-
 def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:
+    pools = {
+        name: {item["name"]: item["work_pool"]["name"] for item in prefect_file(recipe(name))["deployments"]}
+        for name in RECIPES
+    }
+
     def on(pool: str, stage: str) -> set[str]:
-        return {name for name in RECIPES if pools_by_recipe(recipe(name))[f"TRAJPILOT_POOL_{stage}"] == pool}
+        return {name for name in RECIPES if pools[name][stage] == pool}
 
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
     benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses", "demo_latent"}
     kitchens = {"epic_kitchens", "epic_kitchens_patches"}
-    assert on("trajpilot-gpu", "TRAJECTORIES") == {"keystep", "goalstep", "egoper", *kitchens}
-    assert on("trajpilot-cpu", "TEXT_BANK") == {"demo", "demo_planners", "soak", "laptop", *benchmarks}
-    assert on("trajpilot-cpu", "FEATURES") == {"laptop"}
+    assert on("trajpilot-gpu", "trajectories") == {"keystep", "goalstep", "egoper", *kitchens}
+    assert on("trajpilot-cpu", "text-bank") == {"demo", "demo_planners", "soak", "laptop", *benchmarks}
+    assert on("trajpilot-cpu", "features") == {"laptop"}
     for source, wanted in (("aria", "trajpilot-cpu"), ("odometry", "trajpilot-cpu"), ("pi3", "trajpilot-gpu")):
         name = group_deployment(EVERY_STAGE["trajectories"], PipelineConfig().trajectories.replace(source=source))
         assert declared[name]["work_pool"]["name"] == wanted, source
@@ -288,7 +252,7 @@ def test_each_entrypoint_is_the_flow_that_is_deployed_and_all_need_seven_descrip
     counted = Counted()
     monkeypatch.setattr(callables, "generate_parameter_schema", once(counted))
     monkeypatch.chdir(CHECKOUT)
-    items = prefect_file()["deployments"]
+    items = prefect_file(PipelineConfig())["deployments"]
     for item in items:
         flow = load_flow_from_entrypoint(item["entrypoint"])
         parameter_schema(flow)  # as `prefect deploy` does

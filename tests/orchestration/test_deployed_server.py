@@ -26,10 +26,10 @@ SERVER = ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")
 @pytest.fixture(scope="module")
 def home(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home from which the pipeline and some of its stages were deployed."""
-    home, whole = tmp_path_factory.mktemp("home"), prefect_file()
+    home, whole = tmp_path_factory.mktemp("home"), prefect_file(recipe("soak"))
     mine = [item for item in whole["deployments"] if item["name"] in DEPLOYED]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deploying, "prefect_file", lambda: {**whole, "deployments": mine})
+        patch.setattr(deploying, "prefect_file", lambda config: {**whole, "deployments": mine})
         places = ("--data", str(home), "--root", f"{home}/runs")
         status, said = typed("deploy", *places, "--recipe", "soak", HOME=str(home))
     assert status == 0, said

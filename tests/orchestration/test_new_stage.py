@@ -78,7 +78,7 @@ print(json.dumps({
     "stages": list(EVERY_STAGE), "before": before, "entry": made.stage, "lines": lines, "cached": again.cached,
     "rows": again.n_out, "after": {row.plan.stage: row.plan.state for row in status(STAGES, config, run)},
     "form": [options["only"]["items"]["enum"], options["from_stage"]["anyOf"][0]["enum"]],
-    "deployed": next(item for item in declared.prefect_file()["deployments"] if item["name"] == "toy-census"),
+    "deployed": next(item for item in declared.prefect_file(config)["deployments"] if item["name"] == "toy-census"),
     "flow": deployed.toy_census.name, "report": list(STAGES["report"].reads),
 }))
 """

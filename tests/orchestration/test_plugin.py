@@ -48,7 +48,7 @@ def test_only_a_deployment_of_ours_needs_a_server_that_is_named() -> None:
 
 
 def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fake]) -> None:
-    assert "needs a login" in str(missing_server(fake.url, None))
+    assert "it needs one, and none is set" in str(missing_server(fake.url, None))
     refused = str(missing_server(fake.url, authorization("me:secret-word", None)))
     assert missing_server(fake.url, HEADER) is None
     assert "rejects this login" in refused
@@ -61,7 +61,7 @@ def test_the_literal_command_without_a_server_ends_in_one_sentence(tmp_path: Pat
     command = [str(Path(sys.executable).parent / "prefect"), "deployment", "run", "full-pipeline"]
     done = subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "export PREFECT_API_URL=http" in done.stderr
+    assert "set PREFECT_API_URL=http" in done.stderr
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
     assert not list(tmp_path.rglob("prefect.db"))
     assert "start it" in str(missing_server("http://127.0.0.1:1/api", None))

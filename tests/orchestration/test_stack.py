@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from browser import browser
 from stack_kills import RUN_S, SERVICE, Client, Killer
 from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of, wait_for
 
+from deployments.declared import prefect_file
+from deployments.recipes.simulated import soak
 from schemas.world import soak_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import STAGES
@@ -77,8 +78,7 @@ def test_everything_is_deployed_once_and_deploying_again_changes_nothing(client:
         return pools, sorted(automations), sorted(p["name"] for p in client.api("/work_pools/filter", {}))
 
     before = deployed()
-    declared = yaml.safe_load((CHECKOUT / "deployments" / "prefect.yaml").read_text())["deployments"]
-    assert sorted(before[0]) == sorted(item["name"] for item in declared)
+    assert sorted(before[0]) == sorted(item["name"] for item in prefect_file(soak())["deployments"])
     assert before[0]["full-pipeline"] == "trajpilot-gpu"
     assert before[0]["ingest"] == "trajpilot-cpu"
     assert before[1] == [

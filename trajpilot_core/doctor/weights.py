@@ -6,7 +6,7 @@ A stage that runs for hours can come before one with wrong weights. Everything h
 import hashlib
 import importlib.util
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +20,10 @@ from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
-from trajpilot_core.encoders.video.base import INDEX, checkpoint_files
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
 from trajpilot_core.engine.key import resolve_config
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.errors import CheckpointError, InputError, StoreError, TrajPilotError
+from trajpilot_core.errors import InputError, StoreError, TrajPilotError
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 from trajpilot_core.stages import EVERY_STAGE, stages_of
@@ -127,25 +126,10 @@ def check_video_weights(cfg: FeatureConfig, setting: str = "features") -> Health
     path = Path(cfg.checkpoint)
     if not path.is_file():
         return HealthFinding(what, expected, str(path), "bad", "file not found; docs/models.md gives its address")
-    if path.name.endswith(INDEX):
-        try:
-            shards = checkpoint_files(str(path))[1:]
-        except CheckpointError as error:
-            return HealthFinding(what, expected, path.name, "bad", str(error))
-        return _complete(what, expected, shards, f"{path.name}, {len(shards)} shards")
     fault = None if format_fault(path) else spec.file_fault(cfg, path)
     if fault is not None:
         return HealthFinding(what, expected, f"{_named(path)}: {fault[0]}", "bad", fault[1])
     return _whole(what, expected, path, cfg.checkpoint_sha256, f"{setting}.checkpoint_sha256")
-
-
-def _complete(what: str, expected: str, files: Sequence[Path], found: str) -> HealthFinding:
-    """Check that files exist and are complete; `found`: what is reported then."""
-    checked = {path.name: format_fault(path) if path.is_file() else "missing" for path in files}
-    faults = [f"{name}: {fault}" for name, fault in checked.items() if fault is not None]
-    if faults:
-        return HealthFinding(what, expected, "; ".join(faults), "bad", "download it again")
-    return HealthFinding(what, expected, found, "ok")
 
 
 def _named(path: Path) -> str:
@@ -182,7 +166,10 @@ def check_text_weights(cfg: TextConfig) -> HealthFinding:
     if not weights or missing:
         lacking = ", ".join(missing) or "model.safetensors"
         return HealthFinding(what, expected, f"no {lacking} in {cfg.model}", "bad", "put it there (docs/models.md)")
-    return _complete(what, expected, weights, ", ".join(path.name for path in weights))
+    faults = [f"{path.name}: {fault}" for path in weights if (fault := format_fault(path)) is not None]
+    if faults:
+        return HealthFinding(what, expected, "; ".join(faults), "bad", "download it again")
+    return HealthFinding(what, expected, ", ".join(path.name for path in weights), "ok")
 
 
 def format_fault(path: Path) -> str | None:

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trajpilot_core.encoders.video.vjepa import Mlp
+from trajpilot_core.encoders.video.vjepa import Mlp, SelfBlock
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 
-MLP_RATIO, INIT_STD = 4, 0.02
+MLP_RATIO, INIT_STD, NORM_EPS = 4, 0.02, 1e-5
 
 
 class ProbeShape(NamedTuple):
@@ -36,24 +36,6 @@ class ProbeShape(NamedTuple):
         return {"verb": self.verbs, "noun": self.nouns, "action": self.actions}[part]
 
 
-class SelfAttention(nn.Module):
-    """Self-attention of the tokens, with an output projection."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.proj = nn.Linear(width, width)
-
-    def forward(self, x_BND: Tensor) -> Tensor:
-        """Return (B, N, D)."""
-        batch, tokens, width = x_BND.shape
-        q, k, v = self.qkv(x_BND).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed_BhNd = F.scaled_dot_product_attention(q, k, v)
-        out: Tensor = self.proj(mixed_BhNd.transpose(1, 2).reshape(batch, tokens, width))
-        return out
-
-
 class QueryAttention(nn.Module):
     """Cross-attention from the queries to the tokens, without an output projection."""
 
@@ -71,31 +53,14 @@ class QueryAttention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, -1, width)
 
 
-class SelfBlock(nn.Module):
-    """Pre-norm block of the tokens."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(width)
-        self.attn = SelfAttention(width, heads)
-        self.norm2 = nn.LayerNorm(width)
-        self.mlp = Mlp(width, MLP_RATIO * width)
-
-    def forward(self, x_BND: Tensor) -> Tensor:
-        """Return (B, N, D)."""
-        x_BND = x_BND + self.attn(self.norm1(x_BND))
-        out: Tensor = x_BND + self.mlp(self.norm2(x_BND))
-        return out
-
-
 class QueryBlock(nn.Module):
     """Block in which the queries attend to the tokens; only the tokens are normed before the attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(width)
+        self.norm1 = nn.LayerNorm(width, eps=NORM_EPS)
         self.xattn = QueryAttention(width, heads)
-        self.norm2 = nn.LayerNorm(width)
+        self.norm2 = nn.LayerNorm(width, eps=NORM_EPS)
         self.mlp = Mlp(width, MLP_RATIO * width)
 
     def forward(self, queries_BQD: Tensor, x_BND: Tensor) -> Tensor:
@@ -115,7 +80,7 @@ class AttentivePooler(nn.Module):
             raise ValueError(f"width {width} is not a multiple of {heads} heads; change probe.heads")
         self.query_tokens = nn.Parameter(torch.zeros(1, len(PARTS), width))
         self.cross_attention_block = QueryBlock(width, heads)
-        self.blocks = nn.ModuleList(SelfBlock(width, heads) for _ in range(shape.blocks))
+        self.blocks = nn.ModuleList(SelfBlock(width, heads, MLP_RATIO * width, NORM_EPS) for _ in range(shape.blocks))
 
     def forward(self, x_BND: Tensor) -> Tensor:
         """Return (B, Q, D)."""

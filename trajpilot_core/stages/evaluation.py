@@ -46,7 +46,7 @@ FURTHER: Mapping[str, tuple[str, ...]] = {
 """Optional stage of planning -> additional reads of a run that has it."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that note the takes they were fitted on."""
-VERSION = 12  # raise when the numbers that this stage writes change
+VERSION = 13  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedEvaluation:

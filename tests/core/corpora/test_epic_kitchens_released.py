@@ -11,20 +11,13 @@ from egoexo_fixture import write
 from segment_corpora_fixture import codes, counted, details, read, settings, table
 
 from schemas.rejects import RejectCode
+from trajpilot_core.corpora.base import CorpusReading
 from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_classes
-from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.store.corpus_files import open_corpus
 
 EPIC_DATA = OUTSIDE / "data" / "epic100"
 if not EPIC_DATA.is_dir():
     pytest.skip(f"the released annotations of EPIC-KITCHENS-100 are not at {EPIC_DATA}", allow_module_level=True)
 CFG = settings("epic_kitchens")
-
-
-def label_space(root: Path, label: str) -> int:
-    """Return how many labels a corpus has."""
-    reading = read(root, settings("epic_kitchens", segment="action", label=label))
-    return len({p.label_id for c in reading.candidates for p in c.points})
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +32,11 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def reading(released: Path) -> CorpusReading:
+    return read(released, CFG)
+
+
 def test_the_released_validation_table_holds_what_was_counted_in_it() -> None:
     found = parse_actions((EPIC_DATA / "EPIC_100_validation.csv").read_bytes(), "validation")
     rows = found.actions
@@ -51,8 +49,7 @@ def test_the_released_validation_table_holds_what_was_counted_in_it() -> None:
     assert not any(row.span_s[1] <= row.span_s[0] for row in rows)
 
 
-def test_the_released_rows_reach_the_tables_but_for_27_that_start_too_early(released: Path) -> None:
-    reading = read(released, CFG)
+def test_the_released_rows_reach_the_tables_but_for_27_that_start_too_early(reading: CorpusReading) -> None:
     assert reading.n_in == 9668
     assert sum(len(c.points) for c in reading.candidates) == 9668 - 27
     assert codes(reading)[RejectCode.TOO_EARLY] == 27
@@ -72,12 +69,11 @@ def test_the_sets_of_the_protocol_are_those_of_the_released_lists(released: Path
     assert (sum(bool(d.is_tail_verb) for d in every), sum(bool(d.is_tail_noun) for d in every)) == (1760, 1900)
     assert all(d.is_tail_action == (d.is_tail_verb or d.is_tail_noun) for d in every)
     assert len({p.label_id for c in reading.candidates for p in c.points}) == 1352
-    spaces = {label: label_space(released, label) for label in ("verb", "noun")}
-    assert spaces == {"verb": 78, "noun": 211}
+    assert (len({d.verb_class for d in every}), len({d.noun_class for d in every})) == (78, 211)
 
 
-def test_the_table_of_305_nouns_is_never_read(released: Path) -> None:
+def test_the_table_of_305_nouns_is_never_read(reading: CorpusReading) -> None:
     assert len(parse_classes((EPIC_DATA / "EPIC_100_noun_classes_v2.csv").read_bytes(), "v2")) == 305
-    listed = spec_of("epic_kitchens").listing(open_corpus(str(released)), CFG)
-    assert "EPIC_100_noun_classes.csv" in listed.files
-    assert not any("v2" in path for path in listed.files)
+    assert reading.listing is not None
+    assert "EPIC_100_noun_classes.csv" in reading.listing.files
+    assert not any("v2" in path for path in reading.listing.files)

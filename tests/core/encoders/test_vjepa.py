@@ -1,20 +1,15 @@
 """The encoder agrees with transformers' VJEPA2Model, and its checkpoints load strictly and safely."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
-from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from schemas.config import FeatureConfig
 from schemas.features import Release, n_parameters
-from trajpilot_core.doctor.weights import check_video_weights
-from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder, VjepaSpec
 from trajpilot_core.encoders.video.vjepa_checkpoint import encoder_state, file_sha256, load_encoder
@@ -102,7 +97,7 @@ def test_release_2_0_equals_transformers() -> None:
         reference = tokens_of(theirs(encoder), clips())
         assert relative(encoder(clips()), reference) < 1e-6
         encoder.spec = VjepaSpec(64, 4, 2, 128, release="2.1")
-        encoder._tables.clear()
+        encoder._rotations.clear()
         encoder.norms_block = torch.nn.ModuleList([encoder.norm])
         encoder.patch_embed_img, encoder.video_mod_embed = (
             encoder.patch_embed,
@@ -175,26 +170,6 @@ def test_sizes_have_the_released_parameter_counts_and_are_counted_without_torch(
     assert found.items() >= RELEASED_COUNTS.items()
 
 
-NAMES = {
-    "vit_gigantic": ("vjepa2_1_vit_gigantic_384", "vjepa2_1_vitG_384.pt", "vjepa2_1_vitG_384", "ViT-G"),
-    "vit_giant": ("vjepa2_1_vitg_384.pt", "ViT-g/16", "vitg-384"),
-    "vit_large": ("vjepa2_1_vitl_dist_vitG_384.pt", "facebook/vjepa2-vitl-fpc64-256"),
-    "vit_base": ("ViT-B", "vjepa2_1_vit_base_384"),
-    "vit_huge": ("vjepa2_vit_huge",),
-    "tiny": ("tiny",),
-}
-
-
-def test_a_size_is_known_by_every_name_that_users_have_and_others_are_refused() -> None:
-    """g and G are two sizes; one setting comes of all names, so that outputs are found under one key."""
-    assert {
-        size: {FeatureConfig.model_validate({"model": name}).model for name in names} for size, names in NAMES.items()
-    } == {size: {size} for size in NAMES}
-    for name in ("vit_small", "VIT_BASE", "vjepa2_1_vitG_384.safetensors.pt", 3):
-        with pytest.raises(ValidationError, match="'vit_gigantic'"):
-            FeatureConfig.model_validate({"model": name})
-
-
 def test_released_layouts_load_strictly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "tiny", SMALL)
     encoder, path = randomised(VjepaEncoder(SMALL)), tmp_path / "v.pt"
@@ -232,38 +207,6 @@ def test_every_layout_of_the_older_release_loads(tmp_path: Path, monkeypatch: py
             loaded, _ = load_encoder(str(path), "tiny", interpolate_rope=True)
             assert loaded.spec.release == "2.0", path
             assert torch.equal(loaded(clips()), encoder(clips())), path
-
-
-def test_sharded_weights_load_as_one_file_and_each_shard_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SIZES, "tiny", SMALL)
-    encoder, index = randomised(VjepaEncoder(SMALL)), tmp_path / "model.safetensors.index.json"
-    state = encoder.state_dict()
-    shard_of = {name: f"model-{n % 2}.safetensors" for n, name in enumerate(state)}
-    for shard in set(shard_of.values()):
-        save_file({name: state[name] for name in state if shard_of[name] == shard}, tmp_path / shard)
-    index.write_text(json.dumps({"metadata": {}, "weight_map": shard_of}))
-    cfg = FeatureConfig(model="tiny", checkpoint=str(index))
-    with torch.inference_mode():
-        loaded, digest = load_encoder(str(index), "tiny", interpolate_rope=True)
-        assert torch.equal(loaded(clips()), encoder(clips()))
-    assert len(video_encoder_files(cfg)) == 3
-    assert check_video_weights(cfg).verdict == "ok"
-    shard = tmp_path / "model-1.safetensors"
-    shard.write_bytes(shard.read_bytes()[:-4] + bytes(4))
-    assert file_sha256(str(index)) != digest
-    shard.write_bytes(shard.read_bytes()[:-4])
-    assert "truncated" in check_video_weights(cfg).found
-    shard.unlink()
-    assert "missing" in check_video_weights(cfg).found
-    with pytest.raises(CheckpointError, match=r"model-1\.safetensors"):
-        load_encoder(str(index), "tiny", interpolate_rope=True)
-    for broken in ("[]", "{", "{}", '{"weight_map": {}}', '{"weight_map": {"a": "../other.safetensors"}}'):
-        index.write_text(broken)
-        with pytest.raises(CheckpointError, match=r"index|shard|next to it"):
-            load_encoder(str(index), "tiny", interpolate_rope=True)
-        assert check_video_weights(cfg).verdict == "bad"
 
 
 def test_compiled_blocks_give_the_same_tokens() -> None:

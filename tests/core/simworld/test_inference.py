@@ -4,15 +4,13 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from schemas.world import WorldConfig, tiny_world
-from trajpilot_core.simworld.inference import class_decoding, map_decoding
+from trajpilot_core.simworld.inference import map_decoding
 from trajpilot_core.simworld.inference.bayes_optimal import Decisions, class_codes, decide
-from trajpilot_core.simworld.inference.class_decoding import largest_rests, search_classes, weight_of
 from trajpilot_core.simworld.inference.evidence import (
     Graph,
     StepEvidence,
@@ -23,7 +21,7 @@ from trajpilot_core.simworld.inference.evidence import (
     marginal,
     messages_of,
 )
-from trajpilot_core.simworld.inference.map_decoding import DecodingProblem, problem_of
+from trajpilot_core.simworld.inference.map_decoding import DecodingProblem, problem_of, search
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
@@ -131,11 +129,11 @@ Exact = dict[tuple[int, ...], float]
 
 def coded(classes: np.ndarray) -> np.ndarray:
     """Return the classes by number, as the tables' names would give them."""
-    names = [f"class {one}" for one in classes.tolist()]
-    codes = class_codes(names, {})
-    return np.arange(len(names)) if codes is None else codes
+    return class_codes([f"class {one}" for one in classes.tolist()], {})
 
 
+ALONE = np.arange(LABELS)
+"""Each label is a class of its own."""
 MAPS = {
     "alternatives of a node": coded(np.arange(LABELS) // SMALL.alternatives),
     "positions of all tasks": coded(np.arange(LABELS) // SMALL.alternatives % SMALL.positions),
@@ -190,37 +188,29 @@ def test_the_best_class_sequence_is_not_the_classes_of_the_best_label_sequence()
     """Else the search over classes would be superfluous."""
     classes, differ = MAPS["labels far apart"], 0
     for graph, evidence, seen, _ in cases("plain", n=2):
-        labels, own = decide(graph, evidence, seen), decide(graph, evidence, seen, classes)
+        labels, own = (decide(graph, evidence, seen, each) for each in (ALONE, classes))
         assert (own.full_chance >= labels.full_chance * (1 - 1e-9)).all()
         differ += int((classes[labels.full] != own.full).any())
     assert differ > 0
 
 
-def test_a_map_that_merges_nothing_is_no_map_and_its_search_finds_the_same() -> None:
-    names = [f"label {i}" for i in range(LABELS)]
-    assert class_codes(names, {}) is None
-    assert class_codes(names, dict(zip(names, reversed(names), strict=True))) is None
-    for graph, evidence, seen, _ in cases("plain"):
-        plain, own = decide(graph, evidence, seen), decide(graph, evidence, seen, np.arange(LABELS))
-        assert np.array_equal(plain.ranking, own.ranking)
-        assert np.array_equal(plain.chance, own.chance), "to the last digit"
-        assert np.array_equal(plain.full, own.full)
-        assert np.array_equal(plain.mid, own.mid)
-        assert own.full_chance == pytest.approx(plain.full_chance, rel=1e-9)
-    assert class_codes(["a", "b", "a", "c"], {}).tolist() == [0, 1, 0, 2]  # type: ignore[union-attr]
-    assert class_codes(["a", "b", "c", "d"], {"c": "a", "a": "a"}).tolist() == [0, 1, 0, 2]  # type: ignore[union-attr]
+def test_classes_are_numbered_by_their_first_label() -> None:
+    assert class_codes(["a", "b", "a", "c"], {}).tolist() == [0, 1, 0, 2]
+    assert class_codes(["a", "b", "c", "d"], {"c": "a", "a": "a"}).tolist() == [0, 1, 0, 2]
+    assert class_codes(["a", "b"], {"a": "b", "b": "a"}).tolist() == [0, 1]
 
 
-def largest_continuations(problem: DecodingProblem, m: int, classes_TPA: np.ndarray) -> np.ndarray:
+def largest_continuations(problem: DecodingProblem, m: int) -> np.ndarray:
     """Return (T, P, G): the most that one sequence of classes after decoded step `m` has, from every single state."""
     shape = problem.start.shape[1:]
     states = np.eye(math.prod(shape)).reshape(-1, *shape)
     best = np.zeros(len(states))
     later = range(m + 1, len(problem.rest))
-    for sequence in itertools.product(range(int(classes_TPA.max()) + 1), repeat=len(later)):
+    for sequence in itertools.product(range(int(problem.classes.max()) + 1), repeat=len(later)):
         message = states
         for k, chosen in zip(later, sequence, strict=True):
-            of_class = (weight_of(problem, np.array([0]), k)[0] * (classes_TPA == chosen)[..., None]).sum(axis=2)
+            is_chosen = (problem.classes == chosen)[..., None]
+            of_class = (problem.weight(np.array([0]), k)[0] * is_chosen).sum(axis=2)
             message = leave(message, problem.moves[k - 1]) * of_class
         best = np.maximum(best, (message * problem.rest[-1][0]).sum(axis=(1, 2, 3)))
     return best.reshape(shape)
@@ -230,31 +220,28 @@ def test_the_bound_holds_from_every_state_and_that_of_single_labels_does_not() -
     """The planted fault: the largest label in place of the largest class leaves better continuations out."""
     broken = 0
     for graph, evidence, seen, _ in itertools.islice(cases("plain"), 2):
-        columns = list(seen.targets)
-        problem = problem_of(graph, evidence, seen, messages_of(graph, evidence, seen), columns)
+        given = graph, evidence, seen, messages_of(graph, evidence, seen), list(seen.targets)
+        of_labels = problem_of(*given, ALONE)
         for name in ("alternatives of a node", "labels far apart"):
-            classes_TPA = MAPS[name].reshape(SMALL.tasks, SMALL.positions, SMALL.alternatives)
-            bounds = largest_rests(problem, classes_TPA)
-            for m in range(len(columns) - 1):
-                exact = largest_continuations(problem, m, classes_TPA)
-                assert (bounds[m][0] >= exact * (1 - 1e-9)).all()
-                broken += int((problem.rest[m][0] < exact * (1 - 1e-6)).any())
+            problem = problem_of(*given, MAPS[name])
+            for m in range(len(seen.targets) - 1):
+                exact = largest_continuations(problem, m)
+                assert (problem.rest[m][0] >= exact * (1 - 1e-9)).all()
+                broken += int((of_labels.rest[m][0] < exact * (1 - 1e-6)).any())
     assert broken > 0
 
 
 def test_a_search_that_can_find_nothing_better_finds_nothing_and_leaves_nothing_out() -> None:
     for graph, evidence, seen, _ in itertools.islice(cases("plain"), 1):
         messages = messages_of(graph, evidence, seen)
-        problem = problem_of(graph, evidence, seen, messages, list(seen.targets))
-        classes_TPA = MAPS["labels far apart"].reshape(SMALL.tasks, SMALL.positions, SMALL.alternatives)
-        problem = replace(problem, rest=largest_rests(problem, classes_TPA))
-        labels, reached, left = search_classes(problem, problem.total * 2, 4, classes_TPA=classes_TPA)
-        assert (reached.tolist(), left.tolist(), labels.any()) == ([0.0], [0.0], False)
+        problem = problem_of(graph, evidence, seen, messages, list(seen.targets), MAPS["labels far apart"])
+        classes, reached, left = search(problem, problem.total * 2, 4)
+        assert (reached.tolist(), left.tolist(), classes.any()) == ([0.0], [0.0], False)
 
 
-@pytest.mark.parametrize("classes", [None, MAPS["labels far apart"]], ids=["labels", "classes"])
+@pytest.mark.parametrize("classes", [ALONE, MAPS["labels far apart"]], ids=["labels", "classes"])
 def test_windows_are_decided_side_by_side_and_in_parts_as_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, classes: np.ndarray | None
+    monkeypatch: pytest.MonkeyPatch, classes: np.ndarray
 ) -> None:
     world = sample_world(SMALL)
     graph = graph_of(world)
@@ -263,7 +250,7 @@ def test_windows_are_decided_side_by_side_and_in_parts_as_one_by_one(
     steps = rng.integers(0, 4, (12, 1)) + np.arange(5)
     seen = VisibleSteps(np.where(steps < 6, steps, -1), *(rng.random((2, 12, 5)) < 0.4), (1, 2, 3))
     together = decide(graph, evidence, seen, classes)
-    monkeypatch.setattr(class_decoding, "CELLS", 1)
+    monkeypatch.setattr(map_decoding, "CELLS", 1)
     in_parts = decide(graph, evidence, seen, classes)
     for i in range(12):
         one = VisibleSteps(seen.steps[[i]], seen.look[[i]], seen.motion[[i]], seen.targets)
@@ -284,11 +271,11 @@ def test_marginals_and_both_joint_decisions_equal_brute_force() -> None:
             exact = summed(posterior, (step,))
             found = marginal(evidence, seen, messages, step)[0]
             assert found == pytest.approx([exact[(label,)] for label in range(len(world.labels))], abs=1e-9)
-        best = decide(graph, evidence, seen, has_goal=False)
-        check(best, seen, posterior, np.arange(len(world.labels)))
+        best = decide(graph, evidence, seen, ALONE, has_goal=False)
+        check(best, seen, posterior, ALONE)
         assert best.is_proven.all()
         assert best.is_proven.shape == (1, 3)
-        assert decide(graph, evidence, seen).after is None
+        assert decide(graph, evidence, seen, ALONE).after is None
 
 
 def test_a_narrow_search_never_claims_a_proof_where_it_is_wrong_and_a_wide_one_settles_it(
@@ -299,7 +286,7 @@ def test_a_narrow_search_never_claims_a_proof_where_it_is_wrong_and_a_wide_one_s
     for world, take, seen in glimpses(SMALL.replace(intents=4), n=4):
         graph = graph_of(world)
         evidence = evidence_of(world, graph, [take])
-        for classes in (None, *MAPS.values()):
+        for classes in (ALONE, *MAPS.values()):
             whole = decide(graph, evidence, seen, classes)
             monkeypatch.setattr(map_decoding, "WIDTHS", (1,))
             narrow = decide(graph, evidence, seen, classes)
@@ -312,5 +299,5 @@ def test_a_narrow_search_never_claims_a_proof_where_it_is_wrong_and_a_wide_one_s
             assert (narrow.full_chance <= whole.full_chance * (1 + 1e-9)).all()
             is_best = narrow.full_chance >= whole.full_chance * (1 - 1e-6)
             assert not (narrow.is_proven[:, 1] & ~is_best).any()
-            wrong["labels" if classes is None else "classes"] += int((~is_best).sum())
+            wrong["labels" if classes is ALONE else "classes"] += int((~is_best).sum())
     assert min(wrong.values()) > 0, "the narrow search never erred: this test shows nothing"

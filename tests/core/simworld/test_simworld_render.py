@@ -121,34 +121,3 @@ def test_scene_zero_makes_all_takes_look_alike() -> None:
     world = sample_world(config)
     views = [next(render_at(world, t, head_motion(world, t), np.array([0.0]))) for t in world.takes[:3]]
     assert all(np.array_equal(views[0], view) for view in views)
-
-
-def probe(inputs: np.ndarray, target: np.ndarray, fit: np.ndarray) -> float:
-    """Return the accuracy of a ridge classifier (one-hot least squares) on the rows outside `fit`."""
-    x = np.hstack([(inputs - inputs[fit].mean(0)) / (inputs[fit].std(0) + 1e-6), np.ones((len(inputs), 1))])
-    y = np.eye(target.max() + 1)[target]
-    weight = np.linalg.solve(x[fit].T @ x[fit] + 3.0 * np.eye(x.shape[1]), x[fit].T @ y[fit])
-    return float(np.mean((x[~fit] @ weight).argmax(axis=1) == target[~fit]))
-
-
-@pytest.mark.slow
-def test_coarse_picture_statistics_show_task_strongly_position_moderately_and_label_weakly() -> None:
-    config = large_world().replace(broken="none", size_px=64, train_takes=40, test_takes=24)
-    world = sample_world(config)
-    rows, task, position, label, fit = [], [], [], [], []
-    for take in world.takes:
-        middle = np.array([(s.start_s + s.end_s) / 2 for s in take.segments])
-        for view, segment in zip(render_at(world, take, head_motion(world, take), middle), take.segments, strict=True):
-            cells = view.reshape(4, config.size_px // 4, 4, config.size_px // 4, 3) / 255.0
-            mean = cells.mean(axis=(1, 3)).ravel()
-            rows.append(np.concatenate([mean, mean**2, cells.std(axis=(1, 3)).ravel()]))
-            truth = world.labels[segment.label]
-            task.append(truth.task)
-            position.append(truth.task * config.positions + truth.position)
-            label.append(segment.label)
-            fit.append(take.split == "train")
-    inputs, fitted = np.stack(rows), np.array(fit)
-    found = [probe(inputs, np.array(target), fitted) for target in (task, position, label)]
-    assert found[0] > 0.9
-    assert 0.35 < found[1] < 0.85
-    assert 3 / len(world.labels) < found[2] < 0.5

@@ -92,11 +92,12 @@ def pools_of_page(text: str) -> dict[str, set[str]]:
 
 
 def pools_declared() -> dict[str, set[str]]:
-    """The same as the Prefect file has it; a pool that depends on the recipe counts as CPU."""
+    """The same as the Prefect file and the list of stages have it; a pool that depends on the recipe counts as CPU."""
     pools: dict[str, set[str]] = {GPU_POOL: set(), CPU_POOL: set()}
     for item in yaml.safe_load((CHECKOUT / "deployments" / "prefect.yaml").read_text())["deployments"]:
-        if "group" not in item["tags"]:
-            pools[GPU_POOL if item["work_pool"]["name"] == GPU_POOL else CPU_POOL].add(item["name"])
+        pools[item["work_pool"]["name"]].add(item["name"])
+    for stage in EVERY_STAGE.values():
+        pools[GPU_POOL if stage.uses_gpu is True else CPU_POOL].add(stage.name.replace("_", "-"))
     return pools
 
 

@@ -9,11 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.config import FeatureConfig
-from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.incoming import parse_json
-
-INDEX = ".safetensors.index.json"
-"""End of the name of the index of sharded safetensors."""
 
 
 class VideoEncoder(Protocol):
@@ -36,24 +31,6 @@ class VideoEncoder(Protocol):
 
         A clip's vector must not depend on the others. After torch.OutOfMemoryError the caller passes fewer clips.
         """
-
-
-def checkpoint_files(checkpoint: str) -> tuple[Path, ...]:
-    """Return the absolute path of a file of weights, and of the shards that it names if it is an index.
-
-    Raises CheckpointError: the index cannot be read, or names a file outside its folder.
-    """
-    path = Path(checkpoint).absolute()
-    if not (path.name.endswith(INDEX) and path.is_file()):
-        return (path,)
-    try:
-        names = sorted({str(name) for name in parse_json(path.read_bytes(), path.name)["weight_map"].values()})
-    except (InputError, OSError, AttributeError, LookupError, TypeError) as error:
-        raise CheckpointError(f"{path} is no index of sharded safetensors: {error!r}; download it again") from error
-    outside = [name for name in names if not name.endswith(".safetensors") or Path(name).name != name]
-    if outside or not names:
-        raise CheckpointError(f"{path} names {outside or 'no shard'}; only .safetensors files next to it are read")
-    return (path, *(path.parent / name for name in names))
 
 
 @dataclass(frozen=True)

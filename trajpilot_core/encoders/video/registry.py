@@ -5,7 +5,7 @@ from pathlib import Path
 from schemas.config import FeatureConfig
 from schemas.features import VJEPA_FILES, VJEPA_SIZES, n_parameters
 from schemas.places import is_plugin
-from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec, checkpoint_files
+from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP
 from trajpilot_core.plugins import load
@@ -28,11 +28,11 @@ def _load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
 
 def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     """Return the fault of a file of V-JEPA's weights by its name or size, and its remedy."""
-    known = {released.file: released for released in VJEPA_FILES}.get(path.name)
-    if known is not None and known.model != cfg.model:
-        return f"weights of {known.model}", f"set features.model={known.model}"
+    model = VJEPA_FILES.get(path.name, cfg.model)
+    if model != cfg.model:
+        return f"weights of {model}", f"set features.model={model}"
     least = n_parameters(cfg.model, "2.0") * HALF_BYTES
-    if sum(file.stat().st_size for file in checkpoint_files(str(path))) < least:
+    if path.stat().st_size < least:
         return f"{cfg.model} has at least {least / 1e9:.2f} GB", "download it again, or set features.model"
     return None
 
@@ -76,5 +76,5 @@ def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoE
 
 
 def video_encoder_files(cfg: FeatureConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the encoder's files; empty if it generates its weights."""
-    return () if cfg.checkpoint is None else tuple(map(str, checkpoint_files(cfg.checkpoint)))
+    """Return the absolute path of the encoder's file; empty if it generates its weights."""
+    return () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)

@@ -16,6 +16,8 @@ from schemas.features import PATCH_PX, TUBELET, VJEPA_SIZES, Release
 ROPE_THETA, ROPE_GRID = 10_000.0, 16
 """Base of the rotary frequencies; patches per side in pretraining (256 px)."""
 NORM_EPS = 1e-6
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines that rotate the channels of every token."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class PatchEmbed(nn.Module):
         return tokens
 
 
-class RotaryAttention(nn.Module):
-    """Self-attention with rotary positions in time, row and column."""
+class SelfAttention(nn.Module):
+    """Self-attention of tokens; with rotary positions in time, row and column where they are given."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -64,11 +66,13 @@ class RotaryAttention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.proj = nn.Linear(width, width)
 
-    def forward(self, x_BND: Tensor, cos_Nd: Tensor, sin_Nd: Tensor) -> Tensor:
+    def forward(self, x_BND: Tensor, rotation: Rotation | None = None) -> Tensor:
         """Return (B, N, D)."""
         batch, tokens, width = x_BND.shape
         q, k, v = self.qkv(x_BND).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(rotate(q, cos_Nd, sin_Nd), rotate(k, cos_Nd, sin_Nd), v)
+        if rotation is not None:
+            q, k = rotate(q, *rotation), rotate(k, *rotation)
+        mixed = F.scaled_dot_product_attention(q, k, v)
         out: Tensor = self.proj(mixed.transpose(1, 2).reshape(batch, tokens, width))
         return out
 
@@ -87,19 +91,19 @@ class Mlp(nn.Module):
         return out
 
 
-class RotaryBlock(nn.Module):
+class SelfBlock(nn.Module):
     """Pre-norm transformer block."""
 
-    def __init__(self, spec: VjepaSpec) -> None:
+    def __init__(self, width: int, heads: int, hidden: int, norm_eps: float) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(spec.width, eps=NORM_EPS)
-        self.attn = RotaryAttention(spec.width, spec.heads)
-        self.norm2 = nn.LayerNorm(spec.width, eps=NORM_EPS)
-        self.mlp = Mlp(spec.width, spec.hidden)
+        self.norm1 = nn.LayerNorm(width, eps=norm_eps)
+        self.attn = SelfAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width, eps=norm_eps)
+        self.mlp = Mlp(width, hidden)
 
-    def forward(self, x_BND: Tensor, cos_Nd: Tensor, sin_Nd: Tensor) -> Tensor:
+    def forward(self, x_BND: Tensor, rotation: Rotation | None = None) -> Tensor:
         """Return (B, N, D)."""
-        x_BND = x_BND + self.attn(self.norm1(x_BND), cos_Nd, sin_Nd)
+        x_BND = x_BND + self.attn(self.norm1(x_BND), rotation)
         out: Tensor = x_BND + self.mlp(self.norm2(x_BND))
         return out
 
@@ -111,7 +115,7 @@ class VjepaEncoder(nn.Module):
         super().__init__()
         self.spec = spec
         self.patch_embed = PatchEmbed(spec.width, TUBELET)
-        self.blocks = nn.ModuleList(RotaryBlock(spec) for _ in range(spec.depth))
+        self.blocks = nn.ModuleList(SelfBlock(spec.width, spec.heads, spec.hidden, NORM_EPS) for _ in range(spec.depth))
         if spec.release == "2.1":
             self.patch_embed_img = PatchEmbed(spec.width, 1)
             self.img_mod_embed = nn.Parameter(torch.zeros(1, 1, spec.width))
@@ -119,7 +123,7 @@ class VjepaEncoder(nn.Module):
             self.norms_block = nn.ModuleList(nn.LayerNorm(spec.width, eps=NORM_EPS) for _ in spec.levels)
         else:
             self.norm = nn.LayerNorm(spec.width, eps=NORM_EPS)
-        self._tables: dict[tuple[int, int, int, torch.device], tuple[Tensor, ...]] = {}
+        self._rotations: dict[tuple[int, int, int, torch.device], Rotation] = {}
 
     def forward(self, clip_BCTHW: Tensor, hierarchical: bool = False) -> Tensor:
         """Encode normalised clips (B, 3, T, H, W); T even, or 1 for an image; H and W multiples of 16.
@@ -133,12 +137,12 @@ class VjepaEncoder(nn.Module):
             x_BND = x_BND + (self.img_mod_embed if is_image else self.video_mod_embed)
         grid = (max(1, frames // TUBELET), clip_BCTHW.shape[3] // PATCH_PX, clip_BCTHW.shape[4] // PATCH_PX)
         key = (*grid, x_BND.device)
-        if key not in self._tables:
-            self._tables[key] = tuple(table.to(x_BND.device) for table in rope_table(self.spec, *grid))
-        cos_Nd, sin_Nd = self._tables[key]
+        if key not in self._rotations:
+            cos_Nd, sin_Nd = rope_table(self.spec, *grid)
+            self._rotations[key] = cos_Nd.to(x_BND.device), sin_Nd.to(x_BND.device)
         levels = []
         for layer, block in enumerate(self.blocks):
-            x_BND = block(x_BND, cos_Nd, sin_Nd)
+            x_BND = block(x_BND, self._rotations[key])
             if hierarchical:
                 levels += [
                     norm(x_BND) for norm, at in zip(self.norms_block, self.spec.levels, strict=True) if at == layer
@@ -154,7 +158,7 @@ class VjepaEncoder(nn.Module):
             block.compile(backend=backend, dynamic=False, fullgraph=True)
 
 
-def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> Rotation:
     """Return cosines and sines (N, d) in float32 for a grid of depth x rows x columns tokens.
 
     A head's channels are split into three equal even parts (time, row, column); the rest is not rotated. Release 2.0

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from schemas.features import Release
-from trajpilot_core.encoders.video.base import INDEX, checkpoint_files
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError
 
@@ -32,8 +31,6 @@ TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
 
 def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | None = None) -> tuple[VjepaEncoder, str]:
     """Build the encoder `model` (see SIZES) with the weights of a .pt or .safetensors file, in eval mode, float32.
-
-    An index of sharded safetensors (model.safetensors.index.json) counts as one file with all its shards.
 
     The release (2.0 or 2.1) follows from the parameter names. Returns (encoder, sha256 of the file).
 
@@ -74,19 +71,12 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
 
 
 def file_sha256(path: str) -> str:
-    """Return the sha256 (hex) of a file, or of those of an index and its shards.
-
-    Raises CheckpointError: one cannot be read.
-    """
-    digests = []
+    """Return the sha256 (hex) of a file. Raises CheckpointError: it cannot be read."""
     try:
-        for shard in checkpoint_files(path):
-            with shard.open("rb") as file:
-                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-        return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        named = f"{path} ({Path(error.filename).name})" if path.endswith(INDEX) else path
-        what = f"cannot read the checkpoint {named}: {error.strerror}; set features.checkpoint to the downloaded file"
+        what = f"cannot read the checkpoint {path}: {error.strerror}; set features.checkpoint to the downloaded file"
         raise CheckpointError(what) from error
 
 
@@ -96,9 +86,8 @@ def read_checkpoint(path: str) -> dict[str, Any]:
     Raises CheckpointError: the file is damaged, contains more than tensors, or is not a dictionary.
     """
     try:
-        if path.endswith((".safetensors", INDEX)):
-            files = [str(file) for file in checkpoint_files(path) if file.suffix == ".safetensors"]
-            return {name: value for file in files for name, value in load_file(file).items()}
+        if path.endswith(".safetensors"):
+            return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__

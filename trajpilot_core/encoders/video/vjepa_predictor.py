@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.features import Release
-from trajpilot_core.encoders.video.vjepa import NORM_EPS, SIZES, RotaryBlock, VjepaSpec, rope_table
+from trajpilot_core.encoders.video.vjepa import NORM_EPS, SIZES, SelfBlock, VjepaSpec, rope_table
 from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError
 
@@ -75,7 +75,9 @@ class VjepaPredictor(nn.Module):
             self.predictor_embed = nn.Sequential(read, nn.GELU(), nn.Linear(shape.embed, shape.width))
         tokens = (nn.Parameter(torch.zeros(1, 1, shape.width)) for _ in range(shape.mask_tokens))
         self.mask_tokens = nn.ParameterList(tokens)
-        self.predictor_blocks = nn.ModuleList(RotaryBlock(self.spec) for _ in range(shape.depth))
+        self.predictor_blocks = nn.ModuleList(
+            SelfBlock(shape.width, shape.heads, shape.hidden, NORM_EPS) for _ in range(shape.depth)
+        )
         self.predictor_norm = nn.LayerNorm(shape.width, eps=NORM_EPS)
         whole = shape.levels * (shape.out or shape.embed)
         self.predictor_proj = nn.Linear(shape.width, whole)
@@ -102,7 +104,7 @@ class VjepaPredictor(nn.Module):
         moments = int(places_BT.max()) // grid**2 + 1
         cos, sin = (table.to(x_BTW.device)[places_BT][:, None] for table in rope_table(self.spec, moments, grid, grid))
         for block in self.predictor_blocks:
-            x_BTW = block(x_BTW, cos, sin)
+            x_BTW = block(x_BTW, (cos, sin))
         out: Tensor = self.predictor_proj(self.predictor_norm(x_BTW)[:, seen:])
         return out
 

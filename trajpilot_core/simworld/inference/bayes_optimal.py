@@ -1,8 +1,8 @@
 """What can be known of the windows of a simulated world: the optimal decision of every metric, and how sure it is.
 
-Answers are labels, or classes of labels where a map is given: then the probability of a class is the sum over its
-labels, and that of a sequence of classes the sum over all sequences of labels in it. Axes: W windows, H positions, V
-labels. Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
+Answers are classes of labels, each label alone unless a map or the tables join some: the probability of a class is the
+sum over its labels, and that of a sequence of classes the sum over all sequences of labels in it. Axes: W windows, H
+positions, V labels. Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajpilot_core.arrays import Array, Codes, Mask
-from trajpilot_core.simworld.inference.class_decoding import best_class_sequences
 from trajpilot_core.simworld.inference.evidence import (
     Graph,
-    Messages,
     StepEvidence,
     VisibleSteps,
     evidence_of,
@@ -43,10 +41,10 @@ TAKES_AT_ONCE = 32
 
 
 class Decisions(NamedTuple):
-    """The best answers to windows of one horizon; where labels have classes, these replace labels."""
+    """The best answers to windows of one horizon."""
 
     ranking: Codes
-    """(W, H, 5) labels of every step by their marginal probability, -1 where there are fewer."""
+    """(W, H, 5) classes of every step by their marginal probability, -1 where there are fewer."""
     chance: Array
     """(W, H, 5) those probabilities."""
     mid: Codes
@@ -72,24 +70,23 @@ class Answered(NamedTuple):
     rows: Codes
     """(W,) places in the list of windows that was asked about."""
     truth: Codes
-    """(W, H) labels, or classes, as in the decisions."""
+    """(W, H) classes, as in the decisions."""
     decisions: Decisions
 
 
-def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes | None:
-    """Return (V,) the class of every label, from 0 on in the order of first labels; None where no two labels share one.
+def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes:
+    """Return (V,) the class of every label, from 0 on in the order of first labels.
 
     Args:
         label_ids: (V,) names of the labels in the tables; labels may share a name, and so a class.
         classes: label id -> class; a label that is not named there is a class of its own.
     """
     number: dict[str, int] = {}
-    codes = np.array([number.setdefault(classes.get(name, name), len(number)) for name in label_ids], np.int64)
-    return None if len(number) == len(codes) else codes
+    return np.array([number.setdefault(classes.get(name, name), len(number)) for name in label_ids], np.int64)
 
 
 def decide(
-    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes | None = None, *, has_goal: bool = True
+    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes, *, has_goal: bool = True
 ) -> Decisions:
     """Make the optimal decision of every metric for windows of one shape.
 
@@ -100,35 +97,24 @@ def decide(
     messages = messages_of(graph, evidence, seen)
     rankings, chances = [], []
     for step in seen.targets:
-        probability = marginal(evidence, seen, messages, step)
-        if classes is not None:
-            probability = sums_by_class(probability, classes)
+        probability = sums_by_class(marginal(evidence, seen, messages, step), classes)
         best = ranked(probability)
         rankings.append(best)
         chances.append(np.where(best < 0, 0.0, np.take_along_axis(probability, np.maximum(best, 0), axis=1)))
     ranking, chance = np.stack(rankings, axis=1), np.stack(chances, axis=1)
     columns = np.array(seen.targets)
-    full = decoded(graph, evidence, seen, messages, columns, classes)
+    full = best_sequences(graph, evidence, seen, messages, columns, classes)
     if len(columns) == 3:
         mid = Sequences(ranking[:, 1, :1], chance[:, 1, 0], np.ones_like(full.is_proven))
     else:
-        mid = decoded(graph, evidence, seen, messages, columns[1:-1], classes)
+        mid = best_sequences(graph, evidence, seen, messages, columns[1:-1], classes)
     proven = np.stack([mid.is_proven, full.is_proven], axis=1)
-    decisions = Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
+    decisions = Decisions(ranking, chance, mid.classes, mid.probability, full.classes, full.probability, proven)
     if has_goal:
         return decisions
-    after = decoded(graph, evidence, seen, messages, columns[1:], classes)
+    after = best_sequences(graph, evidence, seen, messages, columns[1:], classes)
     proven = np.concatenate([proven, after.is_proven[:, None]], axis=1)
-    return decisions._replace(is_proven=proven, after=after.labels, after_chance=after.probability)
-
-
-def decoded(
-    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes, classes: Codes | None
-) -> Sequences:
-    """Return the most probable sequences at `columns` (M,), of labels, or of `classes` (V,)."""
-    if classes is None:
-        return best_sequences(graph, evidence, seen, messages, columns)
-    return best_class_sequences(graph, evidence, seen, messages, columns, classes)
+    return decisions._replace(is_proven=proven, after=after.classes, after_chance=after.probability)
 
 
 def answers(
@@ -158,8 +144,7 @@ def answers(
         inside = {take.take_id for take in part}
         rows = np.array([i for i, row in enumerate(listed) if row["take_id"] in inside])
         evidence = evidence_of(world, graph, [take.take for take in part])
-        truth = np.concatenate([[take.take.segments[step].label for step in take.step] for take in part])
-        truth = truth if codes is None else codes[truth]
+        truth = codes[np.concatenate([[take.take.segments[step].label for step in take.step] for take in part])]
         for group in window_groups(part, [listed[i]["segment_ids"] for i in rows]):
             decided: dict[InputKind, Decisions] = {}
             for kind in kinds:

@@ -56,8 +56,6 @@ class StepEvidence:
     """(4, N + 1, T, P, A, G)."""
     total: Array
     """(4, N + 1, T, P, G): summed over alternatives."""
-    largest: Array
-    """(4, N + 1, T, P, G): the largest alternative."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def evidence_of(world: World, graph: Graph, takes: Sequence[TakeTruth]) -> StepE
     kinds = [np.broadcast_to(prior, motion.shape), prior + look, prior + motion, prior + look + motion]
     weight = np.stack([np.concatenate([kind, nothing + prior]) for kind in kinds])
     weight = np.exp(weight - weight.max(axis=(2, 3, 4, 5), keepdims=True))
-    return StepEvidence(weight, weight.sum(axis=4), weight.max(axis=4))
+    return StepEvidence(weight, weight.sum(axis=4))
 
 
 def _at_most_one(likelihood: Array) -> Array:

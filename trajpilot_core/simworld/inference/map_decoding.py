@@ -1,17 +1,19 @@
-"""The most probable label sequence of a window, exactly: a search over prefixes with an admissible bound.
+"""The most probable class sequence of a window, exactly: a search over prefixes of classes with an admissible bound.
 
-A sequence of labels fixes the task and the positions, but not the intent: its probability is a sum over intents, so
-no Viterbi finds the best one. A prefix is kept with its forward message per intent; what any continuation can add
-is bounded, intent by intent, by the best continuation for that intent alone. Layer by layer the prefixes with the
-best bounds are kept; whatever was left out with a bound above the sequence found is searched again, wider.
+A label is a class of its own, or shares one with labels of other nodes of the procedure, so a sequence of classes fixes
+neither the task nor the positions: its probability is a sum over all sequences of labels in it, and over intents, and
+no Viterbi finds the best one. A prefix is kept with its forward message per task, position and intent; what any
+continuation can add is bounded, state by state, by the best class for that state alone. Layer by layer the prefixes
+with the best bounds are kept; whatever was left out with a bound above the sequence found is searched again, wider.
 
-Axes: W windows, M steps that are decoded, T tasks, P positions, A alternatives, G intents, N prefixes.
-Source: docs/decisions/ceiling.md.
+Axes: W windows, M steps that are decoded, T tasks, P positions, A alternatives, G intents, N prefixes, V labels.
+Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
-import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,19 +26,25 @@ from trajpilot_core.simworld.inference.evidence import (
     StepEvidence,
     VisibleSteps,
     arrive,
+    leave,
     moves_between,
+    sums_by_class,
 )
 
 WIDTHS = (4, 32, 256, 4096)
 """Prefixes kept per window and layer, in the first search and in those of the windows that it did not settle."""
 ROUNDING = 1e-9
 """Relative difference below which two sequences count as equally probable."""
+DIGITS = 12
+"""Of a bound, relative to the next power of two."""
+CELLS = 1 << 22
+"""Numbers in the largest array of a search, about."""
 
 
 class Sequences(NamedTuple):
     """The best sequence of every window."""
 
-    labels: Codes
+    classes: Codes
     """(W, M)."""
     probability: Array
     """(W,) its posterior probability."""
@@ -53,37 +61,41 @@ class DecodingProblem:
     """(W, M) first axis of the evidence."""
     steps: Codes
     """(W, M) second axis."""
+    classes: Codes
+    """(T, P, A) class of every label."""
     start: Array
     """(W, T, P, G) forward message to the first decoded step."""
     moves: tuple[tuple[Move, ...], ...]
     """M - 1: between neighbouring decoded steps."""
     rest: tuple[Array, ...]
-    """M arrays (W, T, P, G): the most that any continuation after this step can have, per intent."""
+    """M arrays (W, T, P, G): the most that any continuation after this step can have, per state."""
     total: Array
     """(W,) weight of all sequences."""
 
+    def weight(self, windows: Codes, m: int) -> Array:
+        """Return (N, T, P, A, G): the weights of decoded step `m` in `windows` (N,)."""
+        return np.asarray(self.evidence.weight[self.kinds[windows, m], self.steps[windows, m]])
 
-SearchAtWidth = Callable[[DecodingProblem, Array, int], tuple[Codes, Array, Array]]
-"""Problem, known (W,), width -> what `search` returns."""
+    def of_windows(self, rows: Codes) -> "DecodingProblem":
+        """Return the problem of some of its windows, `rows` (N,)."""
+
+        def cut(array: Array) -> Array:
+            """Return the wanted rows of an array of shape (W, ...), or an array that all windows share."""
+            return array[rows] if len(array) == len(self.total) else array
+
+        return replace(
+            self,
+            kinds=self.kinds[rows],
+            steps=self.steps[rows],
+            start=self.start[rows],
+            moves=tuple(tuple(Move(move.by, cut(move.weight)) for move in step) for step in self.moves),
+            rest=tuple(rest[rows] for rest in self.rest),
+            total=self.total[rows],
+        )
 
 
 class Prefixes(NamedTuple):
     """N prefixes of some layer; windows are numbered as in the problem."""
-
-    window: Codes
-    task: Codes
-    position: Codes
-    message: Array
-    """(N, G) weight of the prefix under each intent."""
-    bound: Array
-    """(N,)."""
-    parent: Codes
-    """Row of the layer before."""
-    alternative: Codes
-
-
-class ClassPrefixes(NamedTuple):
-    """N prefixes of some layer, where labels have classes; windows are numbered as in the problem."""
 
     window: Codes
     chosen: Codes
@@ -97,144 +109,111 @@ class ClassPrefixes(NamedTuple):
 
 
 def best_sequences(
-    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes
+    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes, classes: Codes
 ) -> Sequences:
-    """Decode jointly the steps at `columns` (M,) of every window, rising; a column that occurs twice gets one label."""
+    """Decode jointly the classes of the steps at `columns` (M,) of every window, rising.
+
+    Searches with the first of `WIDTHS`, and what that did not settle with the next one.
+
+    Args:
+        columns: a column that occurs twice gets one class.
+        classes: (V,) class of every label, from 0 on without a gap.
+    """
     distinct, column = np.unique(columns, return_inverse=True)
-    best = widening(problem_of(graph, evidence, seen, messages, distinct.tolist()), search)
-    return best._replace(labels=best.labels[:, column])
-
-
-def widening(problem: DecodingProblem, find: SearchAtWidth) -> Sequences:
-    """Search with the first of `WIDTHS`, and what that did not settle with the next one."""
+    problem = problem_of(graph, evidence, seen, messages, distinct.tolist(), classes)
     n = len(problem.total)
-    labels = np.zeros((n, len(problem.rest)), np.int64)
-    value, proven = np.zeros(n), np.zeros(n, bool)
+    answers, value, proven = np.zeros((n, len(distinct)), np.int64), np.zeros(n), np.zeros(n, bool)
     open_ = np.arange(n)
     for width in WIDTHS:
-        part = problem if len(open_) == n else windows_of(problem, open_)
-        best, reached, left = find(part, value[open_], width)
+        best, reached, left = search(problem.of_windows(open_), value[open_], width)
         better = reached > value[open_]
-        labels[open_[better]], value[open_[better]] = best[better], reached[better]
+        answers[open_[better]], value[open_[better]] = best[better], reached[better]
         proven[open_] = left <= value[open_] * (1 + ROUNDING)
         open_ = np.flatnonzero(~proven)
         if not len(open_):
             break
-    return Sequences(labels, value / problem.total, proven)
+    return Sequences(answers[:, column], value / problem.total, proven)
 
 
 def problem_of(
-    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: list[int]
+    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: list[int], classes: Codes
 ) -> DecodingProblem:
-    """Collect what the search needs, bounds included, for the distinct `columns`."""
+    """Collect what the search needs, bounds included, for the distinct `columns` and the `classes` (V,) of labels."""
     kinds, steps = seen.kind[:, columns], seen.steps[:, columns]
-    moves = tuple(moves_between(graph, evidence, seen, first, last) for first, last in itertools.pairwise(columns))
-    end = messages.backward[columns[-1]]
-    rest, after = [end], end
+    moves = tuple(moves_between(graph, evidence, seen, first, last) for first, last in pairwise(columns))
+    classes_TPA = classes.reshape(evidence.weight.shape[2:5])
+    after = messages.backward[columns[-1]]
+    rest = [after]
     for m in range(len(columns) - 1, 0, -1):
         at = kinds[:, m], steps[:, m]
-        most = rest[-1] * evidence.largest[at]  # as `arrive`, with the largest in place of the sum
-        rest.append(np.max([move.weight * np.roll(most, -move.by, axis=2) for move in moves[m - 1]], axis=0))
+        rest.append(largest_before(evidence.weight[at] * rest[-1][:, :, :, None], moves[m - 1], classes_TPA))
         after = arrive(after * evidence.total[at], moves[m - 1])
     start = messages.forward[columns[0]]
     total = (start * evidence.total[kinds[:, 0], steps[:, 0]] * after).sum(axis=(1, 2, 3))
-    return DecodingProblem(evidence, kinds, steps, start, moves, tuple(reversed(rest)), total)
+    return DecodingProblem(evidence, kinds, steps, classes_TPA, start, moves, tuple(reversed(rest)), total)
 
 
-def windows_of(problem: DecodingProblem, rows: Codes) -> DecodingProblem:
-    """Return the problem of some of its windows."""
+def largest_before(weight_WTPAG: Array, moves: Sequence[Move], classes_TPA: Codes) -> Array:
+    """Return (W, T, P, G): the most that one class of a step can have, seen from every state of the step before.
 
-    def cut(array: Array) -> Array:
-        """Return the wanted rows of an array of shape (W, ...), or an array that all windows share."""
-        return array[rows] if len(array) == len(problem.total) else array
-
-    moves = tuple(tuple(Move(move.by, cut(move.weight)) for move in step) for step in problem.moves)
-    return DecodingProblem(
-        problem.evidence,
-        problem.kinds[rows],
-        problem.steps[rows],
-        problem.start[rows],
-        moves,
-        tuple(rest[rows] for rest in problem.rest),
-        problem.total[rows],
-    )
+    Args:
+        weight_WTPAG: weight of every label of the step, with the most that any continuation after it can have.
+    """
+    arrived = [move.weight[..., None, :] * np.roll(weight_WTPAG, -move.by, axis=2) for move in moves]
+    # From a state, K moves and A alternatives lead to K x A labels, some of them of one class.
+    by_label = np.concatenate([np.broadcast_to(part, weight_WTPAG.shape) for part in arrived], axis=3)
+    of_label = np.concatenate([np.roll(classes_TPA, -move.by, axis=1) for move in moves], axis=2)
+    is_same = (of_label[..., :, None] == of_label[..., None, :]).astype(np.float64)
+    return np.asarray(np.einsum("wtpig,tpij->wtpjg", by_label, is_same, optimize=True).max(axis=3))
 
 
 def search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, Array, Array]:
-    """Search with at most `width` prefixes per window and layer.
+    """Search with at most `width` prefixes per window and layer, some windows at a time.
 
     Args:
         known: (W,) weight of a sequence that is known already, 0 for none; prefixes bounded by it are dropped.
 
     Returns:
-        (W, M) best labels, (W,) their weight (0 where nothing better than `known` was found), and (W,) the highest
+        (W, M) best classes, (W,) their weight (0 where nothing better than `known` was found), and (W,) the highest
         bound among the prefixes that had to be left out.
     """
-    left = np.zeros(len(known))
-    most = problem.evidence.largest[problem.kinds[:, 0], problem.steps[:, 0]] * problem.rest[0]
-    bound = (problem.start * most).sum(axis=-1)
-    places = window, task, position = np.nonzero(bound > known[:, None, None] * (1 + ROUNDING))
-    none = np.zeros(len(window), np.int64)
-    first = Prefixes(window, task, position, problem.start[places], bound[places], none, none)
-    layers = [choose(problem, widest(first, width, left), 0, known, width, left)]
-    for m in range(1, len(problem.rest)):
-        moved = advance(problem, layers[-1], m, known, width, left)
-        layers.append(choose(problem, moved, m, known, width, left))
-    _, _, n_positions, n_alternatives, _ = problem.evidence.weight.shape[1:]
-    chosen = [(layer.task * n_positions + layer.position) * n_alternatives + layer.alternative for layer in layers]
-    return *trace(layers, chosen, len(known)), left
+    cells = width * math.prod(problem.evidence.weight.shape[2:])
+    parts = np.array_split(np.arange(len(known)), max(1, math.ceil(len(known) * cells / CELLS)))
+    results = [_search(problem.of_windows(rows), known[rows], width) for rows in parts if len(rows)]
+    classes, reached, left = (np.concatenate(column) for column in zip(*results, strict=True))
+    return classes, reached, left
 
 
-def advance(problem: DecodingProblem, before: Prefixes, m: int, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the positions to which prefixes can move for decoded step `m`, its label still open.
-
-    `known` and `left` have shape (W,).
-    """
-    most = problem.evidence.largest[problem.kinds[:, m], problem.steps[:, m]] * problem.rest[m]
-    n_positions, parts = most.shape[2], []
-    for move in problem.moves[m - 1]:
-        at = tuple(
-            np.minimum(index, size - 1)
-            for index, size in zip((before.window, before.task, before.position), move.weight.shape[:3], strict=True)
-        )
-        message = before.message * move.weight[at]
-        position = (before.position + move.by) % n_positions
-        bound = (message * most[before.window, before.task, position]).sum(axis=-1)
-        kept = np.flatnonzero(bound > known[before.window] * (1 + ROUNDING))
-        parts.append(
-            Prefixes(before.window[kept], before.task[kept], position[kept], message[kept], bound[kept], kept, kept * 0)
-        )
-    joined = (np.concatenate([part[i] for part in parts]) for i in range(len(Prefixes._fields)))
-    return widest(Prefixes._make(joined), width, left)
-
-
-def choose(problem: DecodingProblem, moved: Prefixes, m: int, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the prefixes with every alternative of decoded step `m`; `known` and `left` have shape (W,)."""
-    window, task, position = moved.window, moved.task, moved.position
-    weight = problem.evidence.weight[problem.kinds[window, m], problem.steps[window, m], task, position]
-    message = moved.message[:, None] * weight
-    bound = (message * problem.rest[m][window, task, position][:, None]).sum(axis=-1)
-    row, alternative = np.nonzero(bound > known[window][:, None] * (1 + ROUNDING))
-    chosen = Prefixes(
-        window[row],
-        task[row],
-        position[row],
-        message[row, alternative],
-        bound[row, alternative],
-        moved.parent[row],
-        alternative,
-    )
-    return widest(chosen, width, left)
+def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, Array, Array]:
+    """Search in all windows at once."""
+    left, classes_TPA = np.zeros(len(known)), problem.classes
+    window, arrived = np.arange(len(known)), problem.start
+    layers: list[Prefixes] = []
+    for m in range(len(problem.rest)):
+        if m:
+            moves = [Move(by, w if len(w) == 1 else w[window]) for by, w in problem.moves[m - 1]]
+            arrived = leave(layers[-1].message, moves)
+        weight = problem.weight(window, m)
+        score = np.einsum("ntpg,ntpag->ntpa", arrived * problem.rest[m][window], weight)
+        bound = rounded(sums_by_class(score.reshape(len(window), classes_TPA.size), classes_TPA.ravel()))
+        row, chosen = np.nonzero(bound > known[window, None] * (1 + ROUNDING))
+        kept = widest_rows(window[row], bound[row, chosen], width, left)
+        row, chosen = row[kept], chosen[kept]
+        is_chosen = (classes_TPA == chosen[:, None, None, None]).astype(np.float64)
+        message = arrived[row] * np.einsum("ntpag,ntpa->ntpg", weight[row], is_chosen)
+        window = window[row]
+        layers.append(Prefixes(window, chosen, message, bound[row, chosen], row))
+    return *trace(layers, len(known)), left
 
 
-def widest(prefixes: Prefixes, width: int, left: Array) -> Prefixes:
-    """Keep the `width` highest bounds of every window; `left`, shape (W,), learns the highest one left out."""
-    kept = widest_rows(prefixes.window, prefixes.bound, width, left)
-    return prefixes if len(kept) == len(prefixes.window) else Prefixes._make(column[kept] for column in prefixes)
+def rounded(bound: Array) -> Array:
+    """Round bounds of any shape to `DIGITS` binary-scaled decimals, so that no rounding error decides between ties."""
+    mantissa, exponent = np.frexp(bound)
+    return np.asarray(np.ldexp(mantissa.round(DIGITS), exponent))
 
 
 def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
-    """Return, rising, the rows with the `width` highest bounds of every window.
+    """Return, rising, the rows with the `width` highest bounds of every window, ties to the earlier row.
 
     Args:
         windows: (N,) window of every row.
@@ -248,22 +227,18 @@ def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
     return np.sort(order[is_kept])
 
 
-def trace(layers: Sequence[Prefixes | ClassPrefixes], chosen: Sequence[Codes], n: int) -> tuple[Codes, Array]:
-    """Return the (W, M) answers of the prefix with the highest bound in each of W = `n` windows, and (W,) its bound.
+def trace(layers: Sequence[Prefixes], n: int) -> tuple[Codes, Array]:
+    """Return the (W, M) classes of the prefix with the highest bound in each of W = `n` windows, and (W,) its bound.
 
-    Both are 0 where nothing was found.
-
-    Args:
-        layers: M layers of prefixes.
-        chosen: the answer of every prefix of every layer.
+    Ties go to the smaller classes, the first step first. Both are 0 where nothing was found.
     """
     last = layers[-1]
     reached, best = np.zeros(n), np.zeros(n, np.int64)
-    order = np.argsort(last.bound, kind="stable")
+    order = np.argsort(-last.bound, kind="stable")[::-1]
     reached[last.window[order]], best[last.window[order]] = last.bound[order], order
     is_found = reached > 0
     answers, row = np.zeros((n, len(layers)), np.int64), best[is_found]
     for m in range(len(layers) - 1, -1, -1):
-        answers[is_found, m] = chosen[m][row]
+        answers[is_found, m] = layers[m].chosen[row]
         row = layers[m].parent[row]
     return answers, reached
