@@ -13,6 +13,7 @@ from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
 from trajpilot_core.runtime import hold_answer_limit
 from trajpilot_core.store.locations import resolved
+from trajpilot_core.vlm.clients import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
 """A first start on a small machine can take more than 20 s."""
@@ -144,6 +145,11 @@ def authorization(login: str | None, key: str | None) -> str | None:
     return f"Bearer {key}" if key else None
 
 
+def hand_over_api_key() -> None:
+    """Pass the API key of model servers to the code that uses them, which does not read the environment."""
+    hold_api_key(os.environ.get(VARIABLE))
+
+
 def hand_over_store_limit() -> None:
     """Pass the time limit of object stores to the code that uses them.
 
@@ -168,15 +174,16 @@ def prefect_without_noise() -> None:
         os.environ.setdefault(name, value)
 
 
-def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]:
+def deploying_environment(folder: Path, place: dict[str, str], pools: dict[str, str]) -> dict[str, str]:
     """Return the environment in which Prefect reads deployments/prefect.yaml.
 
     Args:
         folder: root of the checkout.
         place: values for the keys of PLACE.
+        pools: variable -> pool, for the stages whose pool depends on the recipe.
     """
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
-    return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
+    return {**os.environ, **ALWAYS, **stated, **pools, "PWD": str(folder)}
 
 
 def named_gpus(count: int) -> list[str]:

@@ -36,16 +36,24 @@ def tuned_name(adapter: str | None) -> str:
 
 
 class VlmServer(Record):
-    """How a server is reached; does not affect requests or answers. Source: docs/decisions/vlm.md."""
+    """How a server is reached, and what may be sent to it; does not affect requests or answers.
+
+    Source: docs/decisions/vlm.md. Its API key is not a setting: deployments/settings.py reads it from the environment.
+    """
 
     url: Place = "http://127.0.0.1:8000/v1"
-    """Address on loopback to which `/chat/completions` is added: requests contain frames of the corpus."""
+    """Address to which `/chat/completions` is added. One that is not loopback needs `may_send` and `token_limit`."""
+    may_send: str = ""
+    """Corpus whose frames may leave this machine, as `ingest.corpus` names it; empty: none. Its licence binds you."""
+    token_limit: int | None = Field(None, ge=1)
+    """Stop when all answers in the folder `answers` have used this many tokens in prompts and answers, as counted by
+    servers; None: no limit, allowed only for a server on loopback."""
     tries: int = Field(5, ge=1)
     """Attempts per request if the server is busy, fails or does not respond."""
     timeout_s: float = Field(600.0, gt=0)
     """Longest time that a whole answer may take, in seconds."""
     parallel: int = Field(1, ge=1, le=256)
-    """Concurrent requests of one take."""
+    """Concurrent requests of one take. Their answers may exceed the token limit."""
 
 
 class VlmConfig(Record):
@@ -100,6 +108,8 @@ class VlmConfig(Record):
 class CompletedVlm(VlmConfig):
     """With what follows from the settings of other stages."""
 
+    corpus: str = ""
+    """Reader of the takes."""
     anticipates: bool = False
     """Also request each row without a goal."""
     text: TextConfig = TextConfig()
@@ -145,6 +155,8 @@ class VlmReply(Record):
     text: str
     answered_by: str
     """Name of the model in its back end; `STUB` for made-up answers."""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
 
 
 class VlmAnswer(Record):

@@ -190,9 +190,10 @@ def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldCo
         InputError: a requested stage is not part of the run; nothing has been written then.
     """
     selected(options, config)
-    from deployments.settings import one_thread_per_process, prepare_prefect
+    from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect
 
     one_thread_per_process()
+    hand_over_api_key()
     place = prepare_prefect(Path(options.root))
     remember_run(config, options)
     from deployments.session import session

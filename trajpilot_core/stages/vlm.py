@@ -50,6 +50,7 @@ def completed(config: PipelineConfig) -> CompletedVlm:
     """Return the settings, completed from those of other stages; stub answers carry no model's name."""
     settings = CompletedVlm.completing(
         config.vlm,
+        corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
         text=config.text_bank,
         seeds=config.alignment.seeds,
@@ -172,7 +173,7 @@ def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reje
 
 
 def refuse_settings(config: PipelineConfig) -> None:
-    """Check the settings: labels as answers, videos, and a server on this machine.
+    """Check the settings: labels as answers, videos, and a server that frames may be sent to.
 
     Raises InputError: they contradict each other.
     """
@@ -183,7 +184,7 @@ def refuse_settings(config: PipelineConfig) -> None:
     if config.vlm.backend == "http":
         from trajpilot_core.vlm.clients import check_server
 
-        check_server(config.vlm.server)
+        check_server(config.vlm.server, config.ingest.corpus)
 
 
 STAGE = Stage(

@@ -1,29 +1,34 @@
-"""Clients by the name of the setting (the only list): server, files, and the stub.
+"""Clients by the name of the setting (the only list): server, files, and the stub; where frames may be sent to.
 
 `trajpilot vlm requests` writes files of requests, another program answers them on any machine (`vllm run-batch -i IN -o
-OUT --model MODEL`), and `trajpilot vlm collect` reads the answers by digest.
+OUT --model MODEL`), and `trajpilot vlm collect` reads the answers by digest. deployments/settings.py, which may read
+the environment, passes the API key of a server on; it is in no setting, key, log or error, because settings are stored
+and displayed. Source: the licences of the corpora; docs/decisions/vlm.md.
 
-A server is OpenAI-compatible (chat completions as documented by vLLM), on this machine, and is sent several requests at
-once through the `openai` package. Source: the licences of the corpora; docs/decisions/vlm.md.
+A server is OpenAI-compatible (chat completions as documented by vLLM) and is sent several requests at once through the
+`openai` package. Retries and token counts: docs/decisions/vlm.md.
 """
 
 import ipaddress
 import json
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
+
+from pydantic import SecretStr
 
 from schemas.vlm import CompletedVlm, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.material import PromptMaterial
-from trajpilot_core.vlm.payload import body, reply_of
+from trajpilot_core.vlm.payload import AnswerFolder, body, reply_of
 
 NAME = "STUB"
+VARIABLE = "TRAJPILOT_VLM_API_KEY"
 SHOWN = 300
 """Characters of a server's message that an error quotes."""
 Client = Callable[[Sequence[VlmRequest], Mapping[str, Image]], Iterator[VlmReply]]
@@ -34,9 +39,9 @@ The caller stores each answer before it takes the next one. Raises InputError if
 
 
 def client_of(cfg: CompletedVlm, material: PromptMaterial) -> Client:
-    """Return the client of these settings. Raises InputError if the server is on another machine."""
+    """Return the client of these settings. Raises InputError if they do not allow sending frames to the server."""
     if cfg.backend == "http":
-        return HttpClient(cfg.server).ask
+        return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers)).ask
     return stub_of(material) if cfg.backend == "stub" else answer_from_files
 
 
@@ -81,37 +86,83 @@ def _most_frequent(counted: Counter[str]) -> str:
     return min(counted, key=lambda label: (-counted[label], label))
 
 
-def check_server(server: VlmServer) -> None:
-    """Refuse a server on another machine: requests contain frames of the corpus. No name is resolved.
+_held: list[SecretStr] = []
+
+
+def hold_api_key(key: str | None) -> None:
+    """Store the key for this process; None or empty: there is no key."""
+    _held[:] = [SecretStr(key)] if key else []
+
+
+def api_key() -> SecretStr | None:
+    """Return the key; None if there is none.
 
     Raises:
-        InputError: the setting is not the URL of a server on loopback.
+        InputError: it contains characters that HTTP headers do not allow; the message does not quote it.
+    """
+    if not _held:
+        return None
+    if not all("!" <= letter <= "~" for letter in _held[0].get_secret_value()):
+        raise InputError(
+            f"the key in {VARIABLE} (not quoted here) contains a space, a line break or a character outside of ASCII, "
+            "which HTTP headers do not allow; set it without them"
+        )
+    return _held[0]
+
+
+def check_server(server: VlmServer, corpus: str) -> None:
+    """Refuse a server on another machine, unless the settings name the corpus and a token limit; no name is resolved.
+
+    Raises:
+        InputError: the setting is not the URL of a server, or a setting is missing; names it.
     """
     import httpx
 
     try:
-        url = httpx.URL(server.url)
-        is_here = url.host == "localhost" or ipaddress.ip_address(url.host).is_loopback
-    except (httpx.InvalidURL, ValueError):  # no URL; a name
-        is_here = False
-    if not is_here or url.scheme not in ("http", "https") or url.query or url.fragment:
+        url = httpx.URL(f"{server.url.rstrip('/')}/chat/completions")
+    except httpx.InvalidURL as error:
+        raise InputError(f"vlm.server.url is not the URL of a server ({error}): {server.url}") from None
+    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         raise InputError(
-            f"vlm.server.url is {server.url}; requests contain frames of the corpus, so set the address of a server on "
-            "this machine, without query, e.g. http://127.0.0.1:8000/v1; reach another one by files (docs/vlm.md) or a "
-            "tunnel of yours, as its licence allows. Nothing was sent"
+            f"vlm.server.url is {server.url}; set http:// or https://, a host and a path without query, "
+            "e.g. http://127.0.0.1:8000/v1"
+        )
+    try:
+        if url.host == "localhost" or ipaddress.ip_address(url.host).is_loopback:
+            return
+    except ValueError:
+        pass  # a name
+    if not corpus or server.may_send != corpus:
+        named = f"names {server.may_send}" if server.may_send else "names no corpus"
+        raise InputError(
+            f"vlm.server.url is on another machine ({url.host}), requests contain frames of {corpus or 'no corpus'}, "
+            f"and vlm.server.may_send {named}; if the licence of {corpus or 'the corpus'} allows it, set "
+            f"vlm.server.may_send={corpus or 'CORPUS'}; else use a server on 127.0.0.1. Nothing was sent"
+        )
+    if server.token_limit is None:
+        raise InputError(
+            f"vlm.server.url is on another machine ({url.host}), which may cost money, and vlm.server.token_limit is "
+            "not set; set it to the tokens, prompts and answers together, at which to stop. Nothing was sent"
+        )
+    if url.scheme != "https" and api_key() is not None:
+        raise InputError(
+            f"{VARIABLE} is set, but http to {url.host} is not encrypted; use a URL with https. Nothing was sent"
         )
 
 
 class HttpClient:
     """Sends requests to one server; proxies of the environment are ignored and redirections are not followed."""
 
-    def __init__(self, server: VlmServer) -> None:
-        """Refuse a server on another machine.
+    def __init__(self, server: VlmServer, corpus: str, answers: AnswerFolder) -> None:
+        """Refuse a server that requests must not be sent to.
+
+        Args:
+            answers: the stored answers; their tokens count towards the limit.
 
         Raises:
-            InputError: a setting is wrong or the package is missing; names it.
+            InputError: settings or the package are missing; names them.
         """
-        check_server(server)
+        check_server(server, corpus)
         try:
             import httpx
             import openai
@@ -121,45 +172,56 @@ class HttpClient:
                 "vlm.backend=batch_file"
             ) from error
         self._openai: ModuleType = openai
-        self._server = server
+        self._server, self._answers, self._key = server, answers, api_key()
+        self._http = httpx.Client(trust_env=False, follow_redirects=False)
         self._client = self._openai.OpenAI(
             base_url=server.url,
-            api_key="none",
+            api_key=self._key.get_secret_value() if self._key else "none",
             organization=None,
             project=None,
             timeout=server.timeout_s,
             max_retries=server.tries - 1,
-            http_client=httpx.Client(trust_env=False, follow_redirects=False),
+            http_client=self._http,
         )
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
         """Yield the answers in the order of the requests, with up to `parallel` requests in flight.
 
-        If one fails, no more are sent, and those in flight are still awaited and yielded.
+        If one fails, those in flight are still awaited and yielded: they may have cost money.
 
         Raises:
-            InputError: the server refuses, or keeps failing.
+            InputError: the server refuses, keeps failing, or the limit of tokens is reached.
         """
-        threads, fault = ThreadPoolExecutor(self._server.parallel), None
-
-        def stop_after_fault(future: Future[VlmReply]) -> None:
-            """Cancel what waits; runs in the thread of the request that failed."""
-            if not future.cancelled() and future.exception() is not None:
-                threads.shutdown(wait=False, cancel_futures=True)
-
-        futures = [threads.submit(self._answer, request, frames) for request in requests]
-        try:
-            for future in futures:
-                future.add_done_callback(stop_after_fault)
-            for future in futures:
+        limit = self._server.token_limit
+        spent = 0 if limit is None else self._answers.tokens()
+        waiting, in_flight, fault = deque(requests), deque[Future[VlmReply]](), None
+        with ThreadPoolExecutor(self._server.parallel) as threads:
+            while in_flight or (waiting and fault is None):
+                while waiting and fault is None and len(in_flight) < self._server.parallel:
+                    if limit is not None and spent >= limit:
+                        fault = InputError(
+                            f"the answers in {self._answers.folder} have used {spent:,} tokens, and "
+                            f"vlm.server.token_limit is {limit:,}; raise the limit and run again to request the "
+                            "missing answers only"
+                        )
+                    elif any(future.done() and future.exception() for future in in_flight):
+                        break
+                    else:
+                        in_flight.append(threads.submit(self._answer, waiting.popleft(), frames))
+                if not in_flight:
+                    break
                 try:
-                    yield future.result()
-                except CancelledError:
-                    continue
+                    reply = in_flight.popleft().result()
                 except InputError as error:
                     fault = fault or error
-        finally:
-            threads.shutdown(cancel_futures=True)
+                    continue
+                yield reply
+                if limit is not None and (reply.tokens_in is None or reply.tokens_out is None):
+                    fault = fault or InputError(
+                        f"{self._server.url} reports no token counts, so vlm.server.token_limit cannot be applied; use "
+                        "a server that reports `usage` (the answers so far are stored)"
+                    )
+                spent += (reply.tokens_in or 0) + (reply.tokens_out or 0)
         if fault is not None:
             raise fault
 
@@ -173,19 +235,23 @@ class HttpClient:
         extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}  # a field of vLLM
         try:
             raw = self._client.chat.completions.with_raw_response.create(**fields, extra_body=extra)
-            return reply_of(request.digest(), parse_json(raw.text, server.url), server.url)
+            reply = reply_of(request.digest(), parse_json(raw.text, server.url), server.url)
         except self._openai.APIStatusError as error:
-            problem = f"status {error.status_code}: {plain(error.response.text)}"
+            problem = f"status {error.status_code}: {self._plain(error.response.text)}"
         except self._openai.OpenAIError as error:
-            problem = plain(f"{type(error).__name__}: {error.__cause__ or error}")
+            problem = self._plain(f"{type(error).__name__}: {error.__cause__ or error}")
         except (InputError, ValueError, AttributeError):
-            problem = f"not a chat completion: {plain(raw.text)}"
+            problem = f"not a chat completion: {self._plain(raw.text)}"
+        else:
+            counted = min(reply.tokens_in or 0, reply.tokens_out or 0) >= 0
+            return reply if counted else reply.replace(tokens_in=None, tokens_out=None)
         raise InputError(
             f"a request to {server.url} failed (up to {server.tries} tries): {problem}. Check vlm.server, vlm.model "
             "and vlm.filler, and run again; the answers so far are stored"
         )
 
-
-def plain(text: str) -> str:
-    """Return the beginning of a server's message on one line."""
-    return " ".join(text.split())[:SHOWN] or "nothing"
+    def _plain(self, text: str) -> str:
+        """Return a message on one line, without the key in case the server quotes it."""
+        if self._key is not None:
+            text = text.replace(self._key.get_secret_value(), "(key)")
+        return " ".join(text.split())[:SHOWN] or "nothing"

@@ -67,7 +67,14 @@ def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
     """Return the answer in the body of a chat completion. Raises InputError if the body is not one."""
     try:
         text = answered["choices"][0]["message"]["content"] or ""
-        return VlmReply(request=digest, text=_storable(text), answered_by=_storable(str(answered["model"])))
+        usage = answered.get("usage") or {}
+        return VlmReply(
+            request=digest,
+            text=_storable(text),
+            answered_by=_storable(str(answered["model"])),
+            tokens_in=usage.get("prompt_tokens"),
+            tokens_out=usage.get("completion_tokens"),
+        )
     except (KeyError, IndexError, TypeError) as error:
         raise InputError(f"{where}: not a chat completion ({error!r} is missing or has another type)") from error
 
@@ -135,6 +142,15 @@ class AnswerFolder:
             part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
             part.write_text(reply.model_dump_json(), encoding="utf-8")
             part.replace(path)
+
+    def tokens(self) -> int:
+        """Return the tokens used by all answers in the folder, as counted by their servers.
+
+        Raises:
+            StoreError: a file is damaged, or answers another request.
+        """
+        replies = (self.get(path.stem) for path in self.folder.glob("??/*.json"))
+        return sum((reply.tokens_in or 0) + (reply.tokens_out or 0) for reply in replies if reply is not None)
 
     def missing(self, digests: Iterable[str]) -> list[str]:
         """Return the digests without an answer, each once, in order."""
