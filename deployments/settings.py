@@ -174,16 +174,15 @@ def prefect_without_noise() -> None:
         os.environ.setdefault(name, value)
 
 
-def deploying_environment(folder: Path, place: dict[str, str], pools: dict[str, str]) -> dict[str, str]:
+def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]:
     """Return the environment in which Prefect reads deployments/prefect.yaml.
 
     Args:
         folder: root of the checkout.
         place: values for the keys of PLACE.
-        pools: variable -> pool, for the stages whose pool depends on the recipe.
     """
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
-    return {**os.environ, **ALWAYS, **stated, **pools, "PWD": str(folder)}
+    return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
 
 
 def named_gpus(count: int) -> list[str]:
