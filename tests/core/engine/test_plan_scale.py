@@ -10,11 +10,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from trajectory_fixture import good_take
 
@@ -23,6 +25,7 @@ from schemas.annotation import CorpusCount, Label, LabelClass, ScenarioLabel, Se
 from schemas.arrow import arrow_schema, table_of
 from schemas.config import RunOptions
 from schemas.rejects import RejectCode, reject
+from schemas.results import Outcome
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.data.cross_fitting import draw_folds
 from trajpilot_core.engine import sink
@@ -38,6 +41,7 @@ OTHERS = 2_486
 TEST_TAKES = 842
 RECORD_BYTES = 6_000
 """Of one take in takes.json, as in the release."""
+HORIZON = 4
 SETTINGS = ("text_bank.encoder=bag_of_words",)
 """What differs from the defaults, which ask for downloaded weights."""
 EXTRAS = {
@@ -162,6 +166,32 @@ def segments_table() -> pa.Table:
     return pa.table(columns).cast(arrow_schema(Segment)).sort_by("segment_id")
 
 
+def windows_table(segments: pa.Table) -> pa.Table:
+    """Windows of one horizon; who looks at a root reads none of them."""
+    ids = segments["segment_id"].to_pylist()
+    whole = [at for at in range(len(ids) - HORIZON) if ids[at][:-5] == ids[at + HORIZON - 1][:-5]]
+    each = pa.array([ids[at : at + HORIZON] for at in whole])
+    taken = segments.take(whole)
+    columns = {"window_id": [f"{ids[at]}:h{HORIZON}" for at in whole], "take_id": taken["take_id"]}
+    rest = {"split": taken["split"], "horizon": [HORIZON] * len(whole), "segment_ids": each}
+    return pa.table({**columns, **rest}).cast(arrow_schema(Window))
+
+
+def outcomes_table(windows: pa.Table) -> pa.Table:
+    """Outcomes of two rows on as many windows as six horizons give."""
+    test = windows.filter(pc.equal(windows["split"], "test")).select(["window_id", "take_id"])
+    n = test.num_rows
+    labels, ranks = (pa.array([[value] * 3] * n) for value in ("label00001", 1))
+    same = {"mid_right": np.arange(n) % 3, "label_ids": labels, "decoded_ids": labels, "ranks": ranks}
+    gate = {"gate": [0.5] * n, "opened": np.arange(n) % 2 == 0, "candidate": pa.nulls(n, pa.string())}
+    parts = []
+    for horizon, variant in product(range(3, 9), ("no_traj", "scorer")):
+        ids = pc.binary_join_element_wise(test["window_id"], f"h{horizon}", "")
+        place = {"window_id": ids, "take_id": test["take_id"], "horizon": [horizon] * n, "variant": [variant] * n}
+        parts.append(pa.table({**place, **same, **gate}).cast(arrow_schema(Outcome)))
+    return pa.concat_tables(parts)
+
+
 def pretend_ingest(work: Work) -> None:
     """Write the tables of ingest, with one reject per hundred takes."""
     segments = segments_table()
@@ -173,7 +203,7 @@ def pretend_ingest(work: Work) -> None:
     work.sink.table("takes", takes_table())
     work.sink.table("segments", segments)
     work.sink.table("labels", table_of(Label, labels))
-    windows = arrow_schema(Window).empty_table()
+    windows = windows_table(segments)
     work.sink.table("windows", windows)
     work.sink.table("take_contents", contents_of(takes_table(), segments, windows))
     for name, schema in EXTRAS.items():
@@ -213,7 +243,9 @@ def pretend_conclusion(work: Work, stage: AnyStage) -> None:
 def pretend_whole(work: Work, stage: AnyStage) -> None:
     """Write something of the right kind under every declared name."""
     for name in stage.writes:
-        if "." in name:
+        if name == "outcomes":
+            work.sink.table(name, outcomes_table(work.inputs.table("windows")))
+        elif "." in name:
             work.sink.document(name, name.encode())
         else:
             work.sink.table(name, pa.table({"of": [name]}))
