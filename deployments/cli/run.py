@@ -40,6 +40,7 @@ Pretrained = Annotated[
         "--pretrained", help="Root of a finished run: its dev captures, folds, E_tau and predictors are the start."
     ),
 ]
+DEFAULTS = RunOptions()
 DELIBERATE = 0.6
 """Allowed share of rejects: simulated worlds contain many deliberately broken takes."""
 OWN_RECIPES = {
@@ -69,12 +70,12 @@ def run(
     device: Device = "auto",
     max_rejects: Annotated[
         float, typer.Option("--max-rejects", help="Largest share of damaged rows in a stage.")
-    ] = 0.1,
+    ] = DEFAULTS.max_reject_ratio,
     at_once: AtOnce = None,
     checkpoint_s: Annotated[
         float,
         typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch."),
-    ] = 60.0,
+    ] = DEFAULTS.checkpoint_s,
     pretrained: Pretrained = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check all that is needed, show the plan, and stop.")
