@@ -108,18 +108,18 @@ def test_each_package_name_resolves_inside_the_checkout_and_belongs_to_one_distr
 
 BUDGETS = {
     # room: (lines that it should have, lines that it may have now, why it has more)
-    "schemas": (3200, 3650, "settings of events, planners and latents are records of their own"),
-    "store": (1600, 2600, "object stores, locks and the inventory of hashes"),
-    "engine": (2400, 3000, "reasons of staleness by setting, file and take; groups on other machines"),
+    "schemas": (3200, 3600, "settings of events, planners and latents are records of their own"),
+    "store": (1600, 2300, "object stores, locks and the inventory of hashes"),
+    "engine": (2400, 2850, "reasons of staleness by setting, file and take; groups on other machines"),
     "video": (1100, 1400, "isolated decoders; the augmentation of the published probe"),
     "corpora": (4200, 4450, "fields of annotations are still checked by hand"),
     "poses": (2200, 2350, "the sparse reader of Aria files, which is 20 times faster"),
-    "encoders": (1800, 1950, "three released layouts of V-JEPA, whole or in shards"),
-    "simworld": (3500, 4150, "six layouts and exact inference"),
-    "models": (2700, 2950, "three planners of other papers"),
-    "data": (1500, 2000, "clips, events and plans are loaded differently"),
+    "encoders": (1800, 1800, ""),
+    "simworld": (3500, 3950, "six layouts and exact inference"),
+    "models": (2700, 2900, "three planners of other papers"),
+    "data": (1500, 1800, "clips, events and plans are loaded differently"),
     "retrieval": (800, 850, "events and plans are searched separately"),
-    "training": (3200, 4150, "a fit for each model; the scorer's queries in files, made in threads"),
+    "training": (3200, 3900, "a fit for each model; the scorer's queries in files"),
     "vlm": (1200, 1550, "two ways to a model, files and a server, and the training data of the recogniser"),
     "methods": (2000, 2100, "a row is a record of 15 lines"),
     "stages": (2400, 3900, "parts of events, latents and planners lie here; probes read stored tokens or every patch"),
@@ -128,7 +128,7 @@ BUDGETS = {
     "predict": (1300, 1250, ""),
     "small": (1200, 1650, "doctor, export, plugins, opened"),
     "tasks and flows": (1100, 1050, ""),
-    "deployments": (3200, 3450, "a command line with help for each option, and 25 recipes"),
+    "deployments": (3200, 3400, "a command line with help for each option, and 25 recipes"),
     "benchmarks": (1400, 900, ""),
 }
 PART_OF = {"metrics": "evaluation", "paper": "evaluation", "studies": "report", "tasks": "tasks and flows"}
@@ -156,7 +156,7 @@ def over_budget(lines: Mapping[str, int]) -> dict[str, str]:
 def test_no_room_grows_beyond_its_budget() -> None:
     """A room that needs more takes it from another one, or states here why."""
     assert over_budget(rooms(ROOT)) == {}
-    assert over_budget({"store": 2601, "video": 10}) == {"store": "2601 lines"}, "the planted fault"
+    assert over_budget({"store": 2301, "video": 10}) == {"store": "2301 lines"}, "the planted fault"
 
 
 def test_no_file_is_over_400_and_no_function_over_60_lines() -> None:
