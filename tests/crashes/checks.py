@@ -8,6 +8,7 @@ from typing import Any
 
 from countdown import Operation
 
+from trajpilot_core.errors import StoreError
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import open_folder
@@ -50,7 +51,10 @@ def nothing_torn(root: Path, reference: Tree) -> list[str]:
             problems.append(f"orphan: {path} is not in the undisturbed run")
         elif reference[path] != digest:
             problems.append(f"incomplete: {path} has other bytes than in the undisturbed run")
-    named = {path for group in find_garbage(str(root)) for path in group.files}
+    try:
+        named = {path for group in find_garbage(str(root)) for path in group.files}
+    except StoreError as error:  # a current output is damaged
+        return [*problems, f"gc: {error}"]
     return problems + [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]
 
 
