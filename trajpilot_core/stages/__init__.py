@@ -3,7 +3,7 @@
 A new stage is a file in this folder that declares `STAGE`, with its import and its line in the list below. Plan and
 status, the flows and their deployments, the forms, and the rejects in the report are derived from the list. Its
 settings are a record and a field of PipelineConfig (schemas/config.py), or those of another stage. Tests then require
-its row in the README's table, and its pool in docs/operations.md.
+its row in docs/stages.md, and its pool in docs/operations.md.
 """
 
 from schemas.config import PipelineConfig, RunOptions
