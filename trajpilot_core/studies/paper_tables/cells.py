@@ -137,11 +137,7 @@ def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
         raise InputError(
             f"simulated and recorded runs cannot share a table ({kinds}); write each kind to its own folder"
         )
-    offered = {
-        table.label: [(run, cell) for run in runs for cell in table.cells(run)]
-        for table in LABELS.values()
-        if table.cells is not None
-    }
+    offered = {table.label: [(run, cell) for run in runs for cell in table.cells(run)] for table in LABELS.values()}
     able = {run.name for offers in offered.values() for run, _ in offers}
     for run in runs:
         if run.name not in able:

@@ -36,7 +36,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
     """Write every table under `out` and return the files; equal cells, equal bytes.
 
     Args:
-        cells: those that runs fill; the cells of a table without any read "not run" or "not built".
+        cells: those that runs fill; all others read "not run".
         out: folder; files of the same names are replaced.
     """
     folder, files = out / FOLDER, []

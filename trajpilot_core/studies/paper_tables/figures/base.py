@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, printed
+from trajpilot_core.report.tables.table import NOTHING
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -69,30 +69,21 @@ class PaperFigure:
     """Labels whose cells it shows."""
     recipes: tuple[str, ...] = ()
     """Experiments whose finished runs it shows, where it shows no cells."""
-    unbuilt: tuple[str, ...] = ()
-    """Rows of this figure only that this project lacks; its tables list their own."""
 
 
 def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each figure that no run fills: "not run", and the rows that are not built.
+    """Return a sentence for each figure that no run fills.
 
     Args:
         captions: label -> caption of those that were drawn.
     """
-    missing = []
-    for figure in figures:
-        if figure.label not in captions:
-            lacking = ", ".join(map(printed, figure.unbuilt))
-            missing.append(f"{figure.label}: {NOTHING}{f'; {NOT_BUILT}: {lacking}' if lacking else ''}")
-    return missing
+    return [f"{figure.label}: {NOTHING}" for figure in figures if figure.label not in captions]
 
 
-def absences(rows: Iterable[tuple[str, str]]) -> str:
-    """Return the end of a caption that names the rows without a line or bar; `rows`: (state, printed name)."""
-    names: dict[str, dict[str, None]] = {}
-    for state, name in rows:
-        names.setdefault(state, {})[name] = None
-    return "".join(f" {state.capitalize()}: {', '.join(those)}." for state, those in sorted(names.items()))
+def absences(names: Iterable[str]) -> str:
+    """Return the end of a caption that names the rows without a line or bar."""
+    absent = ", ".join(dict.fromkeys(names))
+    return f" Not run: {absent}." if absent else ""
 
 
 def can_draw() -> bool:

@@ -1,7 +1,7 @@
 """Accuracy over the horizon and in bars, drawn from the cells of the tables, so that both agree.
 
 Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
-latents. Rows that are not built have no line; the caption names them. The last two show metrics that no table of
+latents. Rows that were not run have no line; the caption names them. The last two show metrics that no table of
 the paper has for atomic actions: their cells come from the runs.
 """
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
 from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.studies.paper_tables.base import PaperCell, printed
@@ -79,14 +78,12 @@ def draw(
         handles = made | handles if panel.is_bars else handles | made
     shown, names = list(handles.values()), list(handles)
     drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=int(width / NAME_IN), fontsize=7)
-    absent: list[tuple[str, str]] = []
+    absent: list[str] = []
     for panel, cells in zip(panels, panel_cells, strict=True):
         for row in panel.rows:
             if not any(cell.row == row for cell in cells):
-                horizon = None if panel.is_bars else 3
-                state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
                 is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
-                absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
+                absent.append(f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row))
     bands = "Bands and whiskers: 95 % intervals over takes, where there are enough."
     return drawing, f"{caption} {bands}{absences(absent)}"
 
@@ -165,8 +162,7 @@ def draw_shots(source: FigureSource) -> "tuple[Drawing, str] | None":
         axis.axvline(CHANCE, color="#8a929c", linewidth=0.8, linestyle=":")
         axis.set_yticks(range(len(scored)), [printed(row) for row in scored])
         axis.set_ylim(len(scored) - 0.4, -0.6)
-    absent = [(LABELS[SHOTS].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in scored]
-    return drawing, OF_SHOTS + absences(absent)
+    return drawing, OF_SHOTS + absences(printed(row) for row in rows if row not in scored)
 
 
 def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> None:
@@ -182,12 +178,8 @@ def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> Non
 
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
     """Return a figure of panels."""
-    tables = tuple(dict.fromkeys(panel.label for panel in panels))
-    tabled = {at[0] for label in tables for at in LABELS[label].addresses()}
-    built = tabled | {method.id for method in METHODS}
-    unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in built)
     drawing = partial(draw, panels=panels, caption=caption)
-    return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))
+    return PaperFigure(label, drawing, tuple(dict.fromkeys(panel.label for panel in panels)))
 
 
 def in_latents(label: str, metric: str, said: str) -> PaperFigure:

@@ -1,7 +1,7 @@
 """Labels that a stage of its own fills from its scores: EPIC-KITCHENS-100, shots, poses, pools, conditions, endpoints.
 
 A table of `ScoredBy` has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean
-over the seeds. Without the stage, no cell of the label is built. Source: arXiv 2605.20388; rows are named as
+over the seeds. Source: arXiv 2605.20388; rows are named as
 in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions is the best value on validation data;
 here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
 """
@@ -89,8 +89,6 @@ def table_of_scores(*sources: ScoredBy, **fields: Any) -> PaperTable:
         cells=cells,
         of_methods=False,
         note="Percent.",
-        stage=first.stage,
-        built=tuple(first.rows),
         **fields,
     )
 
@@ -218,7 +216,6 @@ CONDITIONS_TABLE = PaperTable(
     columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
     cells=of_conditions,
     of_methods=False,
-    stage="latent_plans",
     void=(("none", "gain_over_none"),),
     note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
     recipes=("atomic_latent",),
@@ -253,7 +250,6 @@ ENDPOINTS_TABLE = PaperTable(
     columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
     cells=of_endpoints,
     of_methods=False,
-    stage="vlm_rows",
     recipes=("vlm_sft",),
 )
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
