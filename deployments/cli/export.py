@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.options import Root
-from deployments.cli.tables import say, show, table_of
+from deployments.cli.tables import say, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
@@ -65,9 +65,6 @@ def paper(
             "--paper-rule", help="Select the windows of the qualitative figure by the paper's rule instead of sampling."
         ),
     ] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="List every label, its recipe and its root, write nothing, and stop.")
-    ] = False,
 ) -> None:
     """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
@@ -76,15 +73,10 @@ def paper(
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
-    if not root and not plan:
-        raise InputError("no --root is given; name the root of each finished run, or see with --plan what is missing")
+    if not root:
+        raise InputError("no --root is given; name the root of each finished run")
     runs = [read_run(address) for address in root]
     with plugins_listed(runs):
-        if plan:
-            from trajpilot_core.studies.paper_tables.write import COLUMNS, plan_of
-
-            show(Console(), COLUMNS, plan_of(runs), "The paper's labels and the runs that fill them")
-            return
         cells = cells_of(runs)
         files = write_tables(cells, out)
         captions: dict[str, str] = {}

@@ -200,7 +200,7 @@ class PaperTable:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
         placed = {cell.address: cell for cell in mine}
-        filled = [line for line in self.further if any(at in placed for at in self._places(line))]
+        filled = [line for line in self.further if any(at in placed for at in self.addresses(line))]
         rows = tuple(
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
             for line in (*self.lines, *filled)
@@ -221,11 +221,7 @@ class PaperTable:
             rules=self.rules,
         )
 
-    def addresses(self) -> list[CellAddress]:
-        """Return the address of every number of the table, in reading order."""
-        return [at for line in self.lines for at in self._places(line)]
-
-    def _places(self, line: Line) -> list[CellAddress]:
+    def addresses(self, line: Line) -> list[CellAddress]:
         """Return the address of every number of a line."""
         return [at for column in self.columns for at in _addresses(line, column)]
 

@@ -123,8 +123,8 @@ def _dataset(side: Side, is_classes: bool) -> str:
     return corpus if corpus not in BENCHMARKS.values() else f"{corpus} with an open vocabulary"
 
 
-def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
-    """Return every cell of the paper's tables that the runs fill, with its run, label by label.
+def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
+    """Return every cell of the paper's tables that the runs fill, label by label.
 
     Of several runs with a number for a cell, the one fills it whose recipe comes first in those of the label.
 
@@ -144,7 +144,7 @@ def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-    filled: list[tuple[PaperRun, PaperCell]] = []
+    filled: list[PaperCell] = []
     for label, offers in offered.items():
         chosen: dict[CellAddress, tuple[PaperRun, PaperCell]] = {}
         rank = LABELS[label].rank
@@ -156,13 +156,8 @@ def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
                     f"{described(first)} and {described(run)} both have a number for {label}; "
                     f"leave one out, or give a root of the first of its recipes ({recipes})"
                 )
-        filled += chosen.values()
+        filled += [cell for _, cell in chosen.values()]
     return filled
-
-
-def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
-    """Return the cells of `fill`."""
-    return [cell for _, cell in fill(runs)]
 
 
 def described(run: PaperRun) -> str:
