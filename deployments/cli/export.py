@@ -59,12 +59,6 @@ def paper(
         typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable)."),
     ] = [],  # noqa: B006
     out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
-    paper_rule: Annotated[
-        bool,
-        typer.Option(
-            "--paper-rule", help="Select the windows of the qualitative figure by the paper's rule instead of sampling."
-        ),
-    ] = False,
 ) -> None:
     """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
@@ -82,7 +76,7 @@ def paper(
         captions: dict[str, str] = {}
         absent: list[str] = []
         if can_draw():
-            figures, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
+            figures, captions = write_figures(FIGURES, FigureSource(cells, runs), out / "figures")
             files, absent = [*files, *figures], undrawn(FIGURES, captions)
         files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
     typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))

@@ -20,9 +20,7 @@ from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import Thumbnail
 from trajpilot_core.report.gallery.windows import (
-    ALL_WRONG,
     HELPED,
-    HURT,
     Example,
     Facts,
     GalleryStep,
@@ -36,12 +34,9 @@ from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualita
 from trajpilot_core.studies.paper_tables.figures.base import (
     STYLE,
     FigureSource,
-    PaperFigure,
-    in_font,
     undrawn,
     write_figures,
 )
-from trajpilot_core.studies.paper_tables.figures.qualitative import by_rule_of_paper, drawn_windows
 from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
@@ -56,18 +51,6 @@ def source(*, simulated: bool = True) -> FigureSource:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], dict[str, str]]:
     """Files and captions of the figures of a simulated run."""
     return write_figures(FIGURES, source(), tmp_path_factory.mktemp("made"))
-
-
-def outcomes(rows: dict[str, list[int]], horizon: int = 4) -> pa.Table:
-    """Row -> middle steps right in each window."""
-    common = {"horizon": horizon}
-    return pa.Table.from_pylist(
-        [
-            common | {"window_id": f"w{at:03}", "variant": row, "mid_right": right, "opened": row == "scorer"}
-            for row, held in rows.items()
-            for at, right in enumerate(held)
-        ]
-    )
 
 
 def test_equal_cells_give_equal_bytes_with_embedded_fonts_and_no_date_and_other_cells_do_not(
@@ -190,22 +173,6 @@ def test_full_accuracy_over_the_horizon_comes_from_the_runs_and_names_what_was_n
     assert "Not run: CEM, CEM, goal step, CEM-bank, Random-bank." in caption
 
 
-def test_the_rule_of_the_paper_takes_exact_scorers_over_wrong_rivals_and_prints_its_share() -> None:
-    table = outcomes({"scorer": [2, 2, 1, 2], "no_traj": [2, 1, 0, 0], "top1": [0, 0, 0, 2], "oracle": [0, 0, 0, 0]})
-    gallery, said = by_rule_of_paper(table, 0)
-    assert gallery.classes[HELPED] == ("w001", "w003")
-    assert "No-Traj, the strongest other row, in place of Qwen-SFT+LLM, has not" in said
-    assert "2 of 4 windows (50.0 %)" in said
-    assert "not run" in by_rule_of_paper(outcomes({"no_traj": [1]}), 0)[1]
-
-
-def test_the_default_is_drawn_and_says_how_many_there_were() -> None:
-    table = outcomes({"scorer": [2, 2, 1, 0, 0], "no_traj": [2, 1, 0, 1, 0]})
-    gallery, said = drawn_windows(table, ReportConfig())
-    assert {name: len(held) for name, held in gallery.classes.items()} == {HELPED: 1, HURT: 1, ALL_WRONG: 1}
-    assert "trajectory helped 2, trajectory hurt 1, all wrong 1" in said
-
-
 def an_example() -> Example:
     steps = tuple(GalleryStep(f"step {at} $x_1$ α", state, sign) for at, (state, sign) in enumerate(STATES))
     path = HeadPath("true", "true", np.array([[0.0, 0.0, 0.0], [1.0, 0.5, 0.0]]))
@@ -228,18 +195,6 @@ def test_every_middle_step_has_its_colour_and_its_sign() -> None:
     assert [text[0] for text in said if text[0] in "✓5✗"] == ["✓", "5", "✗"], "Start and Goal are no middle steps"
     colours = [matplotlib.colors.to_hex(patch.get_facecolor()) for patch in answers.patches]
     assert colours == [qualitative.COLOURS[name] for name in ("truth", "truth", "truth", "hit", "top5", "miss")]
-
-
-def test_letters_that_the_font_lacks_say_which_they_are(recwarn: pytest.WarningsRecorder, tmp_path: Path) -> None:
-    assert in_font("α é\n切") == "α é\n[U+5207]"
-    strange = replace(an_example(), truth=("切",) * len(STATES))
-    drawing = laid_out(strange)
-    write_figures([PaperFigure("q", lambda _: (drawing, ""))], source(), tmp_path)
-    assert [str(one.message) for one in recwarn if "missing from font" in str(one.message)] == []
-    drawing.suptitle("切")
-    with matplotlib.rc_context(STYLE):
-        cut_in(drawing)  # draws it
-    assert any("missing from font" in str(one.message) for one in recwarn), "the planted fault"
 
 
 def test_a_frame_is_drawn_where_there_is_one() -> None:

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 KINDS = ("svg", "pdf")
 HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
-FONT = "DejaVu Sans"
-"""Part of matplotlib."""
 STYLE: dict[Any, Any] = {
-    "font.family": FONT,
+    "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -48,8 +46,6 @@ class FigureSource:
 
     cells: Sequence[PaperCell]
     runs: Sequence[PaperRun]
-    by_rule_of_paper: bool = False
-    """The qualitative figure shows windows selected by the paper's rule, not the sampled gallery."""
 
     @property
     def warning(self) -> str:
@@ -89,14 +85,6 @@ def absences(names: Iterable[str]) -> str:
 def can_draw() -> bool:
     """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
-
-
-def in_font(text: str) -> str:
-    """Return text that the font of the figures can draw; other characters become their code point, `[U+5207]`."""
-    from matplotlib import font_manager
-
-    known = font_manager.get_font(font_manager.findfont(FONT)).get_charmap()
-    return "".join(letter if ord(letter) in known or letter == "\n" else f"[U+{ord(letter):04X}]" for letter in text)
 
 
 def write_figures(
