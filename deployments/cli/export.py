@@ -60,7 +60,7 @@ def paper(
     ] = [],  # noqa: B006
     out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
 ) -> None:
-    """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
+    """Write finished runs as the paper's tables and figures: LaTeX, CSV, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
     from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures

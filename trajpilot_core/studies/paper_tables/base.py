@@ -1,6 +1,6 @@
 """The record of a table of the paper: its lines, its columns, and which finished runs fill its cells.
 
-Every label is one record (`labels/`); LaTeX, CSV, Parquet, page and paper.tex follow from it. A cell that no run filled
+Every label is one record (`labels/`); LaTeX, CSV, page and paper.tex follow from it. A cell that no run filled
 is printed as "not run".
 """
 

@@ -1,10 +1,9 @@
-r"""The paper's tables as files (LaTeX to \input, CSV and Parquet, a page, and paper.tex)."""
+r"""The paper's tables as files (LaTeX to \input, CSV, a page, and paper.tex)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
 from trajpilot_core.report.offline import Section, TablePage
@@ -39,10 +38,9 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
     tables = tables_of(cells)
     for label, table in tables.items():
         rows = table_of(PaperCell, [cell for cell in cells if cell.table == label])
-        files += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
-        files[-3].write_text(floating(label, table), encoding="utf-8")
-        pacsv.write_csv(rows, files[-2])
-        pq.write_table(rows, files[-1])
+        files += [folder / f"{label}.tex", folder / f"{label}.csv"]
+        files[-2].write_text(floating(label, table), encoding="utf-8")
+        pacsv.write_csv(rows, files[-1])
     page = out / PAGE
     page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
     return [page, *files]

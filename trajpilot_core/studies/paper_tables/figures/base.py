@@ -16,7 +16,6 @@ from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-KINDS = ("svg", "pdf")
 HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -29,14 +28,9 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "text.parse_math": False,
     "pdf.fonttype": 42,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "trajpilot",
 }
-"""Type 42 embeds the font in PDF, paths need none in SVG; a dollar in a label is a dollar."""
-METADATA: Mapping[str, dict[str, Any]] = {
-    "svg": {"Date": None, "Creator": "TrajPilot"},
-    "pdf": {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"},
-}
+"""Type 42 embeds the font; a dollar in a label is a dollar."""
+METADATA: dict[str, Any] = {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"}
 """Nothing that differs from run to run."""
 
 
@@ -107,8 +101,6 @@ def write_figures(
                 continue
             drawing, caption = picture
             captions[figure.label] = f"{source.warning}. {caption}" if source.warning else caption
-            for kind in KINDS:
-                path = folder / f"{figure.label}.{kind}"
-                drawing.savefig(path, format=kind, metadata=METADATA[kind])
-                files.append(path)
+            files.append(folder / f"{figure.label}.pdf")
+            drawing.savefig(files[-1], format="pdf", metadata=METADATA)
     return files, captions
