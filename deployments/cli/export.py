@@ -157,14 +157,7 @@ def compare(
         table.add_row(escape(name), *map(escape, values))
     console.print(table if settings else "settings: the same")
     inputs = comparing.inputs(*sides)
-    parts = {
-        "takes of the first run only": inputs.only_first,
-        "takes of the second run only": inputs.only_second,
-        "takes in another split": inputs.moved,
-        **{f"takes whose {entry} differ": takes for entry, takes in inputs.changed.items()},
-    }
-    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in parts.items() if takes]
-    lines += [f"inputs: {entry} of one run no longer exist and cannot be compared" for entry in inputs.unknown]
+    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in inputs.items()]
     for line in lines or ["inputs: the same"]:
         say(console, line)
     show_metrics(console, comparing.metrics(*sides), metric)
