@@ -7,7 +7,7 @@ docs/decisions/metrics.md.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,6 @@ from trajpilot_core.evaluation.trained_rows import ROW, TRAINED, model_of
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.methods.predictors import ORACLE
-from trajpilot_core.metrics import METRICS
 
 TOLERANCE = 1e-6
 """Percentage points; the tables are rounded to nine places."""
@@ -49,17 +48,13 @@ class CheckInputs:
     """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
     fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
     """Model entry -> takes that it was fitted on, by its metadata; None where they name none."""
-    has_class_heads: bool = False
-    """Plans are class scores, which are decoded under a transition prior."""
     over_classes: bool = False
     """Answers are classes of labels."""
 
 
 def judge(evidence: CheckInputs) -> list[Judgement]:
     """Run every check."""
-    values = _values(evidence.metrics)
     return [
-        *identity_checks(values, decoded_together(evidence.predictions, has_class_heads=evidence.has_class_heads)),
         same_windows_check(evidence.predictions),
         gate_check(evidence.predictions),
         scored_takes_check(evidence),
@@ -99,85 +94,12 @@ def demo_check(evidence: CheckInputs) -> Judgement:
     )
 
 
-MetricKey = tuple[str, int | None, int | None, str]
-MetricValues = dict[MetricKey, dict[str, float]]
-
-
-def _values(metrics: Iterable[Metric]) -> MetricValues:
-    """Group the values that are not differences: (variant, seed, horizon, pooling) -> metric -> value."""
-    grouped: MetricValues = {}
-    for row in metrics:
-        if row.reference is None and row.cluster == "take":
-            grouped.setdefault((row.variant, row.seed, row.horizon, row.pooling), {})[row.metric] = row.value
-    return grouped
-
-
 def _verdict(check: str, faults: Sequence[str], detail: str) -> Judgement:
     """Return `fails` with the first three faults, else `holds`."""
     if not faults:
         return Judgement(check=check, verdict="holds", detail=detail)
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
     return Judgement(check=check, verdict="fails", detail="; ".join(faults[:3]) + more)
-
-
-def _where(key: MetricKey) -> str:
-    """Name one row of the tables."""
-    variant, seed, horizon, pooling = key
-    place = f"H={horizon}" if horizon is not None else f"{pooling} mean over H"
-    return f"{variant}, {place}, {'all seeds' if seed is None else f'seed {seed}'}"
-
-
-def decoded_together(predictions: Predictions, *, has_class_heads: bool) -> set[str]:
-    """Return the rows whose sequence is not the best label of every step because a transition prior links the steps.
-
-    Only rows of class heads and those that declare it may differ; any other such row fails the identities below.
-
-    Args:
-        has_class_heads: plans are class scores, which every row decodes under the prior.
-    """
-    differing = {
-        block.variant for block in predictions.blocks if not np.array_equal(block.decoded, block.rankings[:, :, 0])
-    }
-    return {variant for variant in differing if has_class_heads or method(variant).decodes_together}
-
-
-def identity_checks(values: MetricValues, together: Collection[str] = ()) -> list[Judgement]:
-    """Check identities that follow from the definitions of the metrics, in every row of the tables.
-
-    Args:
-        together: rows exempt where one metric reads the ranking and the other the sequence.
-    """
-
-    def compared(check: str, smaller: str, larger: str, equal_at: int | None = None) -> Judgement:
-        """Judge that one metric is at most another everywhere, or equal to it at one horizon."""
-        scored = [key for key, row in values.items() if smaller in row and larger in row]
-        is_exact = METRICS[smaller].reads == METRICS[larger].reads
-        bound = [key for key in scored if is_exact or key[0] not in together]
-        exempt = sorted({key[0] for key in scored} - {key[0] for key in bound})
-        gaps = {key: values[key][smaller] - values[key][larger] for key in bound}
-        if equal_at is not None:
-            gaps = {key: abs(gap) for key, gap in gaps.items() if key[2] == equal_at}
-        faults = [
-            f"{_where(key)}: {smaller} {values[key][smaller]:.2f}, {larger} {values[key][larger]:.2f}"
-            for key, gap in gaps.items()
-            if gap > TOLERANCE
-        ]
-        not_checked = f"; not {', '.join(exempt)}: decoded together" if exempt else ""
-        return _verdict(check, faults, f"{len(bound)} rows checked{not_checked}")
-
-    longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
-    edit_faults = [
-        f"{_where(key)}: ED {row['ED']:.2f}"
-        for key, row in values.items()
-        if "ED" in row and not -TOLERANCE <= row["ED"] <= (key[2] if key[2] is not None else longest) + TOLERANCE
-    ]
-    scored = set().union(*values.values())
-    ordered = [(spec.id, other) for spec in METRICS.values() if spec.id in scored for other in spec.at_most]
-    return [
-        compared("identity: with one middle step (H=3) MSeq is M@1", "MSeq", "M@1", equal_at=3),
-        *(compared(f"identity: {a} is at most {b}", a, b) for a, b in ordered),
-        _verdict("identity: ED is between 0 and H", edit_faults, f"{len(values)} rows checked"),
-    ]
 
 
 def same_windows_check(predictions: Predictions) -> Judgement:

@@ -18,7 +18,6 @@ from synthetic_corpus import corpus, predictions
 from schemas.config import EvaluationConfig
 from schemas.events import OutcomeMetric
 from trajpilot_core.evaluation.ceiling import row_scores
-from trajpilot_core.evaluation.checks import identity_checks
 from trajpilot_core.evaluation.tables import metric_rows
 from trajpilot_core.metrics import METRICS, of_table, window_values, with_ceiling
 from trajpilot_core.metrics.base import MetricSpec
@@ -118,10 +117,8 @@ windows = st.tuples(st.integers(0, 2**32 - 1), st.integers(3, 8), st.integers(1,
 def test_bounds_hold_for_every_window(shape: tuple[int, int, int, int]) -> None:
     labels, decoded, ranked = drawn(*shape)
     got = dict(zip(NAMES, window_values(labels, decoded, ranked).T, strict=True))
-    of_rate = [("SR", larger) for larger in METRICS["SR"].at_most]
-    assert len(of_rate) == 3
-    pairs = (("M@1", "M@5"), ("F@1", "F@5"), ("FSeq", "MSeq"), ("A@1", "A@5"), ("ASeq", "MSeq"))
-    for smaller, larger in (*pairs, *of_rate):
+    pairs = [("M@1", "M@5"), ("F@1", "F@5"), ("FSeq", "MSeq"), ("A@1", "A@5"), ("ASeq", "MSeq")]
+    for smaller, larger in [*pairs, *(("SR", larger) for larger in ("Mid mAcc", "Full mAcc", "mIoU"))]:
         assert (got[smaller] <= got[larger] + 1e-9).all(), (smaller, larger)
     assert ((got["ED"] >= 0) & (got["ED"] <= shape[1])).all()
     assert all(((got[name] >= 0) & (got[name] <= 100)).all() for name in NAMES if name != "ED")
@@ -141,13 +138,6 @@ def test_no_table_names_a_plain_macc() -> None:
 def reads_the_ranking(spec: MetricSpec) -> bool:
     other = RANKED[..., ::-1]
     return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
-
-
-def test_a_metric_reads_what_it_declares() -> None:
-    wrong = np.full_like(RANKED, 99)
-    for spec in METRICS.values():
-        changes = not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, wrong))
-        assert changes == (spec.reads == "ranking"), spec.id
 
 
 def depends_on_the_batch(spec: MetricSpec) -> bool:
@@ -171,7 +161,7 @@ def test_it_reads_the_decoded_sequence_of_its_own_window() -> None:
     assert depends_on_the_batch(replace(METRICS["mIoU"], values=of_the_batch))
 
 
-# A metric is one record: a toy metric is found in tables, checks, ceilings and take scores.
+# A metric is one record: a toy metric is found in tables, ceilings and take scores.
 
 
 CFG = EvaluationConfig(bootstrap=100)
@@ -181,7 +171,6 @@ TOY = MetricSpec(
     values=lambda labels, _, rankings: mid_recall(labels, rankings, 2),
     table="open",
     shortest=4,
-    at_most=("M@5",),
     reached=lambda labels, best: mid_recall(labels, best.ranking, 2),
     expected=lambda best: 100.0 * best.chance[..., :2].sum(axis=2)[:, 1:-1].mean(1),
 )
@@ -214,19 +203,6 @@ def test_a_metric_of_one_record_is_scored_where_it_is_defined(arrays):
     assert None not in horizons, "a mean over horizons needs all of them"
     assert "M@2" in pc.unique(scores["metric"]).to_pylist()
     assert "M@2" not in METRICS
-
-
-def test_a_metric_above_its_bound_fails_the_identity_checks(arrays):
-    wrong = replace(TOY, values=lambda labels, _, rankings: np.full(len(labels), 100.0))
-    with with_metric(wrong):
-        rows = metric_rows(arrays, "toy", CFG)
-        values: dict = {}
-        for row in rows:
-            if row.reference is None:
-                values.setdefault((row.variant, row.seed, row.horizon, row.pooling), {})[row.metric] = row.value
-        found = {judgement.check: judgement.verdict for judgement in identity_checks(values)}
-    assert found["identity: M@2 is at most M@5"] == "fails"
-    assert found["identity: M@1 is at most M@5"] == "holds"
 
 
 def test_every_table_of_scores_names_metrics_of_the_one_list():
