@@ -255,7 +255,7 @@ ENDPOINTS_TABLE = PaperTable(
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
 FRACTION = "monotonic_fraction"
 PROGRESS = {"train": "Sampled training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
-QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Standardised l1 ↓", "Mean cosine ↑"), strict=True))
+QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Mean cosine ↑"), strict=True))
 STAGE = "diagnostics"
 
 
@@ -268,8 +268,8 @@ def of_geometry(run: PaperRun) -> list[PaperCell]:
 
 
 def of_progress(run: PaperRun) -> list[PaperCell]:
-    """Return the shares by the raw distance of a run on atomic descriptions, and those of random orders."""
-    rows = [row for row in rows_on_atomic(run, STAGE, "progress_shares", ProgressShare) if row.space == "raw"]
+    """Return the shares of a run on atomic descriptions, and those of random orders."""
+    rows = rows_on_atomic(run, STAGE, "progress_shares", ProgressShare)
     shares = [plain_cell(run, MONOTONICITY, row.split, FRACTION, row.share, row) for row in rows]
     chances = {row.horizon: row.chance for row in rows}
     return shares + [plain_cell(run, MONOTONICITY, "null", FRACTION, v, horizon=h) for h, v in sorted(chances.items())]
