@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -124,41 +123,8 @@ def test_bounds_hold_for_every_window(shape: tuple[int, int, int, int]) -> None:
     assert all(((got[name] >= 0) & (got[name] <= 100)).all() for name in NAMES if name != "ED")
 
 
-LABELS = np.array([[1, 2, 3, 4], [1, 2, 3, 4], [5, 5, 6, 7]])
-DECODED = np.array([[1, 2, 3, 4], [9, 2, 3, 9], [5, 6, 5, 8]])
-RANKED = np.stack([DECODED, LABELS], axis=2)
-"""The best label of each step is the decoded one, the truth stands second."""
-SEQUENCE = of_table("sequence")
-
-
 def test_no_table_names_a_plain_macc() -> None:
-    assert SEQUENCE == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
-
-
-def reads_the_ranking(spec: MetricSpec) -> bool:
-    other = RANKED[..., ::-1]
-    return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
-
-
-def depends_on_the_batch(spec: MetricSpec) -> bool:
-    alone = np.concatenate([spec.values(LABELS[n : n + 1], DECODED[n : n + 1], RANKED[n : n + 1]) for n in range(3)])
-    return not np.allclose(spec.values(LABELS, DECODED, RANKED), alone)
-
-
-def test_it_reads_the_decoded_sequence_of_its_own_window() -> None:
-    """The planted faults: the best label of every step replaces the sequence; and the sets of labels of
-    all windows together, as released planners compute an overlap."""
-
-    def of_the_batch(labels: np.ndarray, decoded: np.ndarray, _: np.ndarray) -> np.ndarray:
-        true, guessed = set(labels.flatten().tolist()), set(decoded.flatten().tolist())
-        return np.full(len(labels), 100.0 * len(true & guessed) / len(true | guessed))
-
-    for name in SEQUENCE:
-        assert not reads_the_ranking(METRICS[name]), name
-        assert not depends_on_the_batch(METRICS[name]), name
-    best = replace(METRICS["SR"], values=lambda labels, _, ranks: 100.0 * (ranks[..., 0] == labels).all(axis=1))
-    assert reads_the_ranking(best)
-    assert depends_on_the_batch(replace(METRICS["mIoU"], values=of_the_batch))
+    assert of_table("sequence") == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
 
 
 # A metric is one record: a toy metric is found in tables, ceilings and take scores.
