@@ -200,11 +200,10 @@ def of_conditions(run: PaperRun) -> list[PaperCell]:
     """Return the cells that a run fills: means over its seeds on test pairs."""
     cells = []
     for row in rows_on_atomic(run, "latent_plans", "latent_conditions", ConditionScore):
-        if row.split == "test" and row.seed is None:
-            cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
-            cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
-            if row.condition != "none":
-                cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
+        cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
+        cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
+        if row.condition != "none":
+            cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
     return cells
 
 
