@@ -30,8 +30,6 @@ class MetricSpec:
     """open: the paper's open-vocabulary table; sequence: decoded sequences, the paper's tables of closed
     vocabularies; anticipation: only rows without a goal are scored on it."""
     higher_is_better: bool = True
-    shortest: int = 3
-    """Shortest horizon for which it is defined."""
     reached: "Callable[[Codes, Decisions], Array] | None" = None
     """(labels (N, H), exact decisions) -> (N,): value of the best decision."""
     expected: "Callable[[Decisions], Array] | None" = None
