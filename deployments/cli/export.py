@@ -57,28 +57,25 @@ def paper(
     root: Annotated[
         list[str],
         typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable)."),
-    ] = [],  # noqa: B006
+    ],
     out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
 ) -> None:
     """Write finished runs as the paper's tables and figures: LaTeX, CSV, PDF, and paper.tex."""
-    from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
+    from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
     from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
-    if not root:
-        raise InputError("no --root is given; name the root of each finished run")
     runs = [read_run(address) for address in root]
-    with plugins_listed(runs):
-        cells = cells_of(runs)
-        files = write_tables(cells, out)
-        captions: dict[str, str] = {}
-        absent: list[str] = []
-        if can_draw():
-            figures, captions = write_figures(FIGURES, FigureSource(cells, runs), out / "figures")
-            files, absent = [*files, *figures], undrawn(FIGURES, captions)
-        files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
+    cells = cells_of(runs)
+    files = write_tables(cells, out)
+    captions: dict[str, str] = {}
+    absent: list[str] = []
+    if can_draw():
+        figures, captions = write_figures(FIGURES, FigureSource(cells, runs), out / "figures")
+        files, absent = [*files, *figures], undrawn(FIGURES, captions)
+    files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
     typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
     if not can_draw():
         typer.echo(HINT, err=True)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from schemas.base import Record
-from schemas.config import EvaluationConfig
 from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import method
@@ -118,8 +117,6 @@ class PaperRun:
     """All committed outputs."""
     last: LastRun | None = None
     """The last command on its root; None where that was not recorded."""
-    evaluation: EvaluationConfig | None = None
-    """Settings of the evaluation, with its plugins; None where there was none."""
     is_last: bool = True
     """Its evaluation is the current one of the root, so that `last` is about it."""
 

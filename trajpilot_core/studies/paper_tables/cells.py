@@ -3,8 +3,7 @@
 A table of several benchmarks takes one run for each; benchmarks without a run have no cells.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from schemas.annotation import SIMULATED
@@ -16,7 +15,6 @@ from schemas.training import PredictorConfig, ScorerConfig
 from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
-from trajpilot_core.methods.plugged import listed
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
 from trajpilot_core.report.tables.results import head_settings, results_of
 from trajpilot_core.stages import EVERY_STAGE as STAGES
@@ -62,27 +60,8 @@ def read_run(root: str) -> PaperRun:
         table,
         Inputs(side.folder, "paper", {n: (s, e) for s, made in side.outputs.items() for n, e in made.entries.items()}),
         recall_run(side.folder.url),
-        None if EVALUATION not in side.outputs else CompletedEvaluation.model_validate(side.outputs[EVALUATION].config),
         is_last="@" not in root,
     )
-
-
-@contextmanager
-def plugins_listed(runs: Sequence[PaperRun]) -> Iterator[None]:
-    """List the rows and metrics of plugins that some runs were evaluated with, for a block.
-
-    Raises:
-        InputError: one is not installed, or in another version; its run and name are in the message.
-    """
-    with ExitStack() as stack:
-        for run in runs:
-            if run.evaluation is None:
-                continue
-            try:
-                stack.enter_context(listed(run.evaluation))
-            except InputError as error:
-                raise InputError(f"{run.name} was evaluated with rows or metrics of plugins: {error}") from error
-        yield
 
 
 def _whole(root: str) -> Side:
