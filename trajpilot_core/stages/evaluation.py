@@ -46,7 +46,7 @@ FURTHER: Mapping[str, tuple[str, ...]] = {
 """Optional stage of planning -> additional reads of a run that has it."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that note the takes they were fitted on."""
-VERSION = 13  # raise when the numbers that this stage writes change
+VERSION = 14  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedEvaluation:
@@ -131,8 +131,6 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
         folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         {name: noted_fitted(models.about) or None for name, models in fitted.items()},
-        has_heads,
-        over_classes=cfg.vocabulary == "classes",
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)

@@ -19,8 +19,8 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.latex import latex_text
 
-NOTHING, NOT_BUILT = "not run", "not built"
-"""Texts of an empty cell: it was not run, or nothing here computes it."""
+NOTHING = "not run"
+"""Text of an empty cell."""
 DASH = "–"
 """Text of a cell that has no number by its definition."""
 TOO_FEW = "too few takes"
@@ -239,7 +239,7 @@ def interval(low: float, high: float, digits: int = 1, is_signed: bool = False) 
 
 
 def metric_head(metric: str, printed: str = "") -> str:
-    """Print a metric with the direction in which it is better; one that is not built is taken to rise."""
+    """Print a metric with the direction in which it is better; one of another list is taken to rise."""
     rises = metric not in METRICS or METRICS[metric].higher_is_better
     return f"{printed or metric} {'↑' if rises else '↓'}"
 
@@ -258,7 +258,7 @@ def is_best(cell: Cell) -> bool:
 def is_number(cell: Cell) -> bool:
     """Return whether a cell fits in a column of numbers; empty cells do."""
     text = str(cell)
-    return isinstance(cell, Value) or text in ("", DASH, NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
+    return isinstance(cell, Value) or text in ("", DASH, NOTHING) or PRINTED.fullmatch(text) is not None
 
 
 def finite(value: JsonValue) -> JsonValue:
