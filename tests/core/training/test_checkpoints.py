@@ -3,13 +3,13 @@
 import errno
 import itertools
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from test_training_loop import CFG, StopError, same, stop_at, toy
 
@@ -42,9 +42,10 @@ def test_a_checkpoint_comes_when_so_much_time_has_passed_and_at_the_end(
         assert written == expected, "an interval and an epoch"
 
 
-def test_a_kill_before_a_checkpoint_ends_as_if_nothing_had_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_training_says_where_it_goes_on_and_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "trajpilot")
     scores = {1: 0.1, 2: 0.9, 3: 0.3, 4: 1.9, 5: 2.2, 6: 0.0}
     whole = fit(toy(scores=scores), CFG, None, "cpu")
     write = checkpoint.write_atomically
@@ -62,30 +63,29 @@ def test_a_kill_before_a_checkpoint_ends_as_if_nothing_had_happened(
                 fit(toy(scores=scores), CFG, folder, "cpu")
         epochs = killed_at - 1
         assert checkpoint_epoch(folder) == epochs
-        later = {n: scores[epochs + n] for n in range(1, 7 - epochs)}  # the toy counts its own epochs
-        resumed = fit(toy(scores=later), CFG, folder, "cpu")
+        later, done = {n: scores[epochs + n] for n in range(1, 7 - epochs)}, []  # the toy counts its own epochs
+        resumed = fit(toy(scores=later), CFG, folder, "cpu", lambda epoch, *_, done=done: done.append(epoch))
+        assert done == [*range(killed_at, 7)]
         assert same(whole.best, resumed.best), killed_at
         assert same(whole.best, read_progress(folder).best), killed_at
         assert whole.curve == resumed.curve, killed_at
+    assert caplog.messages == [f"training toy seed 0 goes on after epoch {epoch}" for epoch in range(1, 6)]
 
 
-def test_a_training_that_has_ended_keeps_no_optimizer(tmp_path: Path) -> None:
-    kept = {}
-    for folder, done in (("going", stop_at(3)), ("ended", None)):
-        try:
-            fit(toy(), CFG, tmp_path / folder, "cpu", done)
-        except StopError:
-            assert folder == "going"
-        with safe_open(tmp_path / folder / NAME, "pt") as file:
-            kept[folder] = {key.split("/")[0] for key in file.keys()}  # noqa: SIM118
-    assert kept == {"going": {"best", "model", "optimizer", "random"}, "ended": {"best", "random"}}
-
-
-def test_a_checkpoint_of_another_format_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    save_file({"model/x": torch.ones(1)}, tmp_path / NAME, {"progress": json.dumps({"format": 1, "name": "toy"})})
-    fit(toy(), CFG, tmp_path, "cpu")
-    assert "its format is 1, not 3" in caplog.text
+def test_a_checkpoint_that_is_damaged_or_of_another_format_is_set_aside_and_one_that_ended_is_not_trained_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, path, again = fit(toy(), CFG, tmp_path, "cpu"), tmp_path / NAME, toy()
+    object.__setattr__(again, "loss", None)
+    assert same(first.best, fit(again, CFG, tmp_path, "cpu").best)
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    assert same(first.best, fit(toy(), CFG, tmp_path, "cpu").best)
     assert (tmp_path / f"damaged-{NAME}").is_file()
+    save_file({"model/x": torch.ones(1)}, path, {"progress": json.dumps({"format": 1, "name": "toy"})})
+    assert same(first.best, fit(toy(), CFG, tmp_path, "cpu").best)
+    assert "its format is 1, not 3" in caplog.text
 
 
 def test_a_failing_disk_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

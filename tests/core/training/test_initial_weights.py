@@ -19,30 +19,22 @@ def cfg(tmp_path_factory: pytest.TempPathFactory) -> PredictorConfig:
     return started(other_root(tmp_path_factory)).predictor
 
 
-def opened(cfg: PredictorConfig) -> OtherOutput:
-    return open_other(cfg.pretrained, "predictor")
-
-
 def built(cfg: PredictorConfig, width: int = 32) -> CausalPredictor:
     return CausalPredictor(cfg, PredictorShape(width, 1, 32, 4))
 
 
 def test_parameters_and_the_scale_of_features_are_those_of_the_other_model(cfg: PredictorConfig) -> None:
-    model, there = built(cfg), opened(cfg).models("predictors").read("final/s0/traj")
+    alone = cfg.replace(pretrained=None)
+    model, there = built(cfg), open_other(cfg.pretrained, "predictor").models("predictors").read("final/s0/traj")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert start_weights(model, alone, "final/s0/traj") == frozenset()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert (places_for(3, alone), places_for(3, cfg), places_for(9, cfg)) == (3, 4, 9)
     assert start_weights(model, cfg, "final/s0/traj") == frozenset()
     state = model.state_dict()
     assert state.keys() == there.keys()
     assert all(np.array_equal(state[name].numpy(), there[name]) for name in there)
     assert not torch.equal(model.feature_scale, torch.ones(32))
-
-
-def test_without_another_run_nothing_changes(cfg: PredictorConfig) -> None:
-    alone = cfg.replace(pretrained=None)
-    model = built(alone)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert start_weights(model, alone, "final/s0/traj") == frozenset()
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert (places_for(3, alone), places_for(3, cfg), places_for(9, cfg)) == (3, 4, 9)
 
 
 def test_only_a_class_head_may_be_absent_there() -> None:
@@ -62,20 +54,17 @@ def test_only_a_class_head_may_be_absent_there() -> None:
         put_weights(state, {}, "x")
 
 
-def test_another_feature_width_names_both_shapes(cfg: PredictorConfig) -> None:
-    with pytest.raises(InputError, match=r"feature_mean \(32,\) there, \(48,\) here") as refused:
+def test_shapes_and_settings_that_no_shape_shows_are_compared(
+    cfg: PredictorConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = r"^predictor.pretrained: final/s0/traj of .*feature_mean \(32,\) there, \(48,\) here"
+    with pytest.raises(InputError, match=named):
         start_weights(built(cfg, 48), cfg, "final/s0/traj")
-    assert str(refused.value).startswith("predictor.pretrained: final/s0/traj of ")
-
-
-def test_settings_that_no_shape_shows_are_compared(cfg: PredictorConfig) -> None:
     for name, value in (("heads", 4), ("standardise", False)):
         other = cfg.replace(**{name: value})
         with pytest.raises(InputError, match=f"predictor.{name} is {value} here and {getattr(cfg, name)} there"):
             start_weights(built(other), other, "final/s0/traj")
 
-
-def test_settings_of_another_version_are_refused(cfg: PredictorConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     newer = Models({"config": '{"of_tomorrow": 1}'}, (), lambda key: {})
     monkeypatch.setattr(OtherOutput, "models", lambda self, entry: newer)
     with pytest.raises(InputError, match="another version of this project wrote the settings"):

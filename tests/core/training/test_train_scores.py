@@ -12,8 +12,6 @@ import torch
 from action_token_fixture import CFG as TOKEN_CFG
 from latent_fixture import made_up
 from planning_fixture import on_cpu
-from planning_world import Memory, run_stage
-from stored_world import SETTINGS, SIZE, world
 from torch import Tensor
 from trainings_fixture import (
     E_TAU,
@@ -31,20 +29,16 @@ from trainings_fixture import (
     units,
 )
 
-from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.stages import alignment
-from trajpilot_core.stages import predictor as predictor_stage
-from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training import dev_scores, fit_event, fit_latent, fit_probe, scorer_fit
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import MOST_SAMPLED, mid_accuracy, sampled_fit
 from trajpilot_core.training.fit_predictor import measurer, new_predictor
-from trajpilot_core.training.jobs import Task, Train, TrainingJob, put_task
+from trajpilot_core.training.jobs import Task, Train, put_task
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -84,97 +78,63 @@ def scorer(folder: Path) -> Fitted:
     return fitted.state, fitted.curve
 
 
-def written(folder: Path, variant: str, config: Record, task: Task) -> TrainingJob:
-    """A training that reads its tensors from files."""
-    put_task(folder, folder, task)
-    return job_of(folder, variant, config)
+def from_task(variant: str, config: Record, train: Train, task: Task) -> Callable[[Path], Fitted]:
+    """Train one model, or a grid of probes of which dev chooses one."""
+
+    def fitted(folder: Path) -> Fitted:
+        put_task(folder, folder, task)
+        job = job_of(folder, variant, config)
+        if not isinstance(task, fit_probe.ProbeTask):
+            return ended(job, train)
+        train(job, lambda *_: None)
+        found = fit_probe.choose_probe(job, PROBE_CFG)
+        return found.weights, found.curve
+
+    return fitted
 
 
-def from_task(folder: Path, variant: str, config: Record, train: Train, task: Task) -> Fitted:
-    """Train one model."""
-    return ended(written(folder, variant, config, task), train)
-
-
-def of_grid(folder: Path, variant: str, config: Record, train: Train, task: Task) -> Fitted:
-    """Train a grid of probes, of which dev chooses one."""
-    job = written(folder, variant, config, task)
-    train(job, lambda *_: None)
-    found = fit_probe.choose_probe(job, PROBE_CFG)
-    return found.weights, found.curve
-
-
-def latent(variant: str) -> Callable[[Path], Fitted]:
-    config = latent_fixture.CFG.replace(dropout=0.2, train=SHORT, head=SHORT)
+def latent(folder: Path) -> Fitted:
+    config = latent_fixture.CFG.replace(dropout=0.2, train=SHORT)
     task = made_up(n=60)
     fit, dev = ({h: rows.clone() for h, rows in part.items()} for part in (task.fit, task.dev))
     task = replace(task, fit_rows=task.fit_rows.clone(), dev_rows=task.dev_rows.clone(), fit=fit, dev=dev)
-    return lambda folder: from_task(folder, variant, config, fit_latent.train_latent, task)
+    return from_task("plan_trajectory", config, fit_latent.train_latent, task)(folder)
 
 
-N_FIT, N_DEV = 40, 16
-EVENTS = N_FIT + N_DEV
-
-
-def event_tensors() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What is seen, head motion, and which events are fitted and which are dev."""
-    rows = torch.arange(EVENTS)
-    return units(EVENTS, 3, 16).half(), units(EVENTS, 2, 16, seed=1), rows[:N_FIT], rows[N_FIT:]
-
-
-def outcome(variant: str) -> Callable[[Path], Fitted]:
-    config = shots_fixture.CFG.replace(train=SHORT)
-    seen, *other = event_tensors()
-    task = fit_event.OutcomeTask(seen, *other, seen.clone(), torch.arange(EVENTS) % 2 == 0)
-    return lambda folder: from_task(folder, variant, config, fit_event.train_shot_model, task)
-
-
-def action(folder: Path) -> Fitted:
-    task = fit_event.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
-    config = TOKEN_CFG.replace(train=SHORT)
-    return from_task(folder, "traj", config, fit_event.train_action, task)
-
-
-def clips() -> fit_probe.ProbeTask:
-    """Clips of six actions, of two verbs and three nouns."""
-    actions, classes = torch.arange(EVENTS) % 6, torch.arange(6)
-    columns = torch.stack([actions % 2, actions // 2, actions], dim=1)
-    parts = {"verb": classes[:2].clone(), "noun": classes[:3].clone(), "action": classes}
-    return fit_probe.ProbeTask(units(EVENTS, 3, 16).half(), columns, torch.arange(EVENTS) >= N_FIT, parts)
-
-
+N_FIT, EVENTS = 40, 56
+ROWS, ACTIONS = torch.arange(EVENTS), torch.arange(EVENTS) % 6
+SEEN = units(EVENTS, 3, 16).half()
+EVENT = (SEEN, units(EVENTS, 2, 16, seed=1), ROWS[:N_FIT], ROWS[N_FIT:])
+"""What is seen, head motion, and which events are fitted and which are dev."""
+SHOTS = fit_event.OutcomeTask(*EVENT, SEEN.clone(), ROWS % 2 == 0)
 PROBE_CFG = TOKEN_CFG.tuned.replace(rates=(3e-3,), decays=(1e-2,), epochs=3)
-
-
-def probe(folder: Path) -> Fitted:
-    return of_grid(folder, "probe", PROBE_CFG, fit_probe.train_probe, clips())
+PARTS = {"verb": torch.arange(2), "noun": torch.arange(3), "action": torch.arange(6)}
+CLIPS = fit_probe.ProbeTask(
+    SEEN.clone(), torch.stack([ACTIONS % 2, ACTIONS // 2, ACTIONS], dim=1), ROWS >= N_FIT, PARTS
+)
 
 
 def token_probe(folder: Path) -> Fitted:
     with seeded(0):
-        begun = AttentiveProbe(clips().shape(PROBE_CFG)).state_dict()
-    task = fit_probe.TokenTask(**vars(clips()), token=units(EVENTS, 16).half(), begun=begun)
-    config = TOKEN_CFG.replace(epochs=3)
-    return of_grid(folder, "no_traj", config, fit_probe.train_token_probe, task)
+        begun = AttentiveProbe(CLIPS.shape(PROBE_CFG)).state_dict()
+    task = fit_probe.TokenTask(**vars(CLIPS), token=units(EVENTS, 16).half(), begun=begun)
+    return from_task("no_traj", TOKEN_CFG.replace(epochs=3), fit_probe.train_token_probe, task)(folder)
 
 
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "e_tau": e_tau,
     "traj": predictor,
     "scorer": scorer,
-    "latent planner": latent("plan_trajectory"),
-    "labels of latents": latent("latent_head"),
-    "outcome": outcome("traj"),
-    "shot probe": outcome(fit_event.PROBE),
-    "action": action,
-    "probe": probe,
+    "latent planner": latent,
+    "outcome": from_task("traj", shots_fixture.CFG.replace(train=SHORT), fit_event.train_shot_model, SHOTS),
+    "action": from_task(
+        "traj",
+        TOKEN_CFG.replace(train=SHORT),
+        fit_event.train_action,
+        fit_event.ActionTask(*EVENT, ACTIONS, units(6, 16)),
+    ),
     "token probe": token_probe,
 }
-
-
-def without_train_scores(patch: pytest.MonkeyPatch) -> None:
-    """Measure dev alone."""
-    for module in (predictor_module, fit_latent, dev_scores, scorer_fit):
-        patch.setattr(module, "sampled_fit", lambda *_: {})
 
 
 def same(one: Fitted, other: Fitted) -> bool:
@@ -192,7 +152,8 @@ def test_every_epoch_has_train_scores_and_the_model_is_bit_for_bit_what_it_is_wi
     n_epochs = max(row.epoch for row in whole[1])
     assert sorted(q for q in of["train"] if q[1] != "loss") == sorted(q for q in of["dev"] if q[1] != "threshold")
     assert {epoch for epoch, _ in of["train"]} == set(range(1, n_epochs + 1))
-    without_train_scores(monkeypatch)
+    for module in (predictor_module, fit_latent, dev_scores, scorer_fit):  # measure dev alone
+        monkeypatch.setattr(module, "sampled_fit", lambda *_: {})
     alone = TRAININGS[name](tmp_path / "alone")
     assert not [row for row in alone[1] if row.split == "train" and row.quantity != "loss"]
     assert same(whole, alone)
@@ -238,16 +199,3 @@ def test_the_scorer_s_train_score_uses_the_threshold_of_dev(tmp_path: Path) -> N
         k: v for k, v in found.items() if k.startswith("train")
     }
     assert scores_at(NEVER, gate, judged(choice, train, torch.arange(30)))["open rate"] == 0.0
-
-
-def test_the_stages_leave_train_scores_of_every_model_of_every_chain(tmp_path: Path) -> None:
-    memory: Memory = world(SIZE)
-    for stage in (alignment.STAGE, predictor_stage.STAGE, scorer_stage.STAGE):
-        config = next(part for _, part in SETTINGS if type(part) is stage.config)
-        run_stage(stage, config, memory, tmp_path / stage.name)
-    models = {"alignment": ("R@5", 3), "predictor": ("M@1", 7), "scorer": ("M@1", 1)}
-    for stage, (quantity, n) in models.items():
-        rows = [row for row in rows_of(CurvePoint, memory.tables[f"{stage}_curves"]) if row.epoch > 0]
-        scored = {(row.model, row.epoch) for row in rows if (row.split, row.quantity) == ("train", quantity)}
-        assert scored == {(row.model, row.epoch) for row in rows}
-        assert len({model for model, _ in scored}) == n

@@ -18,20 +18,21 @@ from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.training import jobs
 from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, write_atomically
-from trajpilot_core.training.jobs import Task, TrainingJob, job_result, job_tensors, processes, put_task, run_jobs
+from trajpilot_core.training.jobs import (
+    Task,
+    Train,
+    TrainingJob,
+    job_result,
+    job_tensors,
+    processes,
+    put_task,
+    run_jobs,
+)
 from trajpilot_core.training.loop import EpochDone
 
 
 def jobs_in(folder: Path, n: int) -> list[TrainingJob]:
     return [TrainingJob(f"final/{k}", 0, str(k), folder / str(k), folder, folder, "{}", "cpu") for k in range(n)]
-
-
-def runtime(folder: Path, workers: int, told: list[tuple[int, int, str]] | None = None) -> Runtime:
-    def progress(done: int, total: int, what: str) -> None:
-        if told is not None:
-            told.append((done, total, what))
-
-    return Runtime(data_root="", device="cpu", workers=workers, scratch=folder, progress=progress)
 
 
 def writes_its_name(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -62,23 +63,22 @@ def test_every_job_runs_progress_reaches_the_total_and_one_that_goes_on_is_told(
     (tmp_path / "2" / "1").mkdir(parents=True)
     write_atomically(tmp_path / "2" / "1" / NAME, {"a": torch.zeros(1)}, {"progress": json.dumps({"epoch": 4})})
     for workers in (1, 2):
-        told: list[tuple[int, int, str]] = []
+        told: list[tuple[object, ...]] = []
         folder = tmp_path / str(workers)
         with caplog.at_level(logging.INFO, "trajpilot"):
-            run_jobs(jobs_in(folder, 2), writes_its_name, runtime(folder, workers, told))
+            run = Runtime("", "cpu", workers, folder, lambda *given, told=told: told.append(given))
+            run_jobs(jobs_in(folder, 2), writes_its_name, run)
         assert [(folder / str(k) / "done").read_text() for k in range(2)] == ["final/0", "final/1"]
         assert told[-1][:2] == (6, 6)
     assert caplog.messages == ["training final/1 seed 0 goes on after epoch 4"]
 
 
-def test_trainings_that_would_leave_cores_idle_in_a_second_round_all_run_at_once() -> None:
-    assert [processes(3, 1), processes(1, 2), processes(3, 2), processes(4, 2), processes(39, 16)] == [1, 1, 3, 2, 16]
-
-
 @pytest.mark.usefixtures("forked")
-def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="a training process crashed"):
-        run_jobs(jobs_in(tmp_path, 2), dies, runtime(tmp_path, 2))
+@pytest.mark.parametrize(("ends", "told"), [(dies, "a training process crashed"), (fails, r"final/[01]: loss nan")])
+def test_a_process_that_dies_or_fails_says_why(ends: Train, told: str, tmp_path: Path) -> None:
+    assert [processes(3, 1), processes(1, 2), processes(3, 2), processes(4, 2), processes(39, 16)] == [1, 1, 3, 2, 16]
+    with pytest.raises(TrainingError, match=told):
+        run_jobs(jobs_in(tmp_path, 2), ends, Runtime("", "cpu", 2, tmp_path))
 
 
 def test_a_checkpoint_that_is_absent_or_damaged_holds_no_epochs_and_no_result(tmp_path: Path) -> None:
@@ -88,12 +88,6 @@ def test_a_checkpoint_that_is_absent_or_damaged_holds_no_epochs_and_no_result(tm
         assert checkpoint_epoch(tmp_path) == 0
     with pytest.raises(TrainingError, match="no checkpoint"):
         job_result(jobs_in(tmp_path, 1)[0])
-
-
-@pytest.mark.usefixtures("forked")
-def test_a_training_that_fails_in_its_process_says_why(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"final/[01]: loss nan"):
-        run_jobs(jobs_in(tmp_path, 2), fails, runtime(tmp_path, 2))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,6 @@
 """The loop: seeds, best epoch, early stopping, and a killed training that ends as if nothing had happened."""
 
 import itertools
-import logging
-import multiprocessing
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +10,6 @@ from torch import Tensor, nn
 
 from schemas.training import TrainConfig
 from trajpilot_core.errors import CheckpointError, TrainingError
-from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, learning_rate, seeded
 
 CFG = TrainConfig(epochs=6, patience=None, lr=1e-2, batch=8, precision="fp32")
@@ -58,17 +53,12 @@ def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
 
 
 def test_equal_seeds_give_equal_weights_and_other_seeds_do_not() -> None:
+    before = torch.get_rng_state()
     first, second, other = (fit(toy(seed=s), CFG, None, "cpu") for s in (0, 0, 1))
+    assert torch.equal(before, torch.get_rng_state()), "the caller's random state is left alone"
     assert same(first.best, second.best)
     assert first.curve == second.curve
     assert not same(first.best, other.best)
-
-
-def test_the_callers_random_state_is_left_alone() -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    fit(toy(), CFG, None, "cpu")
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_the_best_epoch_is_kept_and_its_score_told() -> None:
@@ -80,14 +70,10 @@ def test_the_best_epoch_is_kept_and_its_score_told() -> None:
 
 def test_training_stops_when_dev_has_not_improved() -> None:
     cfg = CFG.replace(patience=2, lr=0.1)
-    fitted = fit(toy(scores={1: 0.5, 2: 0.6, 3: 0.6, 4: 0.1}), cfg, None, "cpu")
-    assert max(row.epoch for row in fitted.curve) == 4
-
-
-def test_patience_does_not_count_the_plateau_at_the_start() -> None:
     scores = {1: 0.5, 2: 0.6, 3: 0.6, 4: 0.1, 5: 0.1, 6: 0.1}
-    fitted = fit(toy(scores=scores), CFG.replace(patience=2, lr=1e-6, min_lr=1e-6), None, "cpu")
-    assert max(row.epoch for row in fitted.curve) == 6, "the loss has not fallen yet"
+    for rates, last in (({}, 4), ({"lr": 1e-6, "min_lr": 1e-6}, 6)):  # of a loss that has not fallen nothing is asked
+        fitted = fit(toy(scores=scores), cfg.replace(**rates), None, "cpu")
+        assert max(row.epoch for row in fitted.curve) == last
 
 
 def test_a_resume_that_forgets_the_random_state_is_seen_by_that_comparison(
@@ -100,37 +86,17 @@ def test_a_resume_that_forgets_the_random_state_is_seen_by_that_comparison(
     assert not same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best)
 
 
-def test_a_finished_training_is_not_trained_again(tmp_path: Path) -> None:
-    first = fit(toy(), CFG, tmp_path, "cpu")
-    again = toy()
-    object.__setattr__(again, "loss", None)
-    assert same(first.best, fit(again, CFG, tmp_path, "cpu").best)
-
-
-def test_a_flipped_bit_in_the_checkpoint_is_noticed_and_the_training_starts_over(tmp_path: Path) -> None:
-    first = fit(toy(), CFG, tmp_path, "cpu")
-    path = tmp_path / NAME
-    content = bytearray(path.read_bytes())
-    content[-100] ^= 1
-    path.write_bytes(content)
-    assert same(first.best, fit(toy(), CFG, tmp_path, "cpu").best)
-    assert (tmp_path / f"damaged-{NAME}").is_file()
-
-
 def test_the_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     fit(toy("first"), CFG, tmp_path, "cpu")
     with pytest.raises(CheckpointError, match="first"):
         fit(toy("second"), CFG, tmp_path, "cpu")
 
 
-def test_a_loss_that_is_not_finite_stops_the_training() -> None:
+def test_a_loss_that_is_not_finite_and_a_precision_that_is_not_resolved_are_refused() -> None:
     training = toy()
     object.__setattr__(training, "loss", lambda rows: training.model(torch.zeros(1, 4)).sum() * float("nan"))
     with pytest.raises(TrainingError, match="loss nan"):
         fit(training, CFG, None, "cpu")
-
-
-def test_unresolved_precision_is_refused() -> None:
     with pytest.raises(TrainingError, match="auto"):
         fit(toy(), CFG.replace(precision="auto"), None, "cpu")
 
@@ -148,43 +114,3 @@ def test_batches_hold_every_row_once() -> None:
     batches = index_batches(21, 8, torch.Generator().manual_seed(0))
     assert [len(b) for b in batches] == [8, 8, 5]
     assert sorted(torch.cat(batches).tolist()) == list(range(21))
-
-
-def test_a_step_without_memory_is_not_halved_and_keeps_what_was_before(tmp_path: Path) -> None:
-    training, whole = toy(), fit(toy(), CFG, None, "cpu")
-    calls, loss = itertools.count(1), training.loss
-
-    def full(rows: Tensor) -> Tensor:
-        if next(calls) == 20:
-            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")
-        return loss(rows)
-
-    object.__setattr__(training, "loss", full)
-    with pytest.raises(RuntimeError, match="CUBLAS_STATUS_ALLOC_FAILED"):
-        fit(training, CFG, tmp_path, "cpu")
-    assert checkpoint_epoch(tmp_path) == 2
-    assert same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best), "the epochs before it are kept"
-
-
-def test_a_killed_training_says_where_it_goes_on_and_ends_with_the_same_weights_bit_for_bit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    whole = fit(toy(), CFG, None, "cpu")
-    epochs: list[int] = []
-
-    def killed_at_2(epoch: int, *_: object) -> None:
-        if epoch == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    given = (toy(), CFG, tmp_path, "cpu", killed_at_2)
-    process = multiprocessing.get_context("fork").Process(target=fit, args=given)  # a spawned one imports for seconds
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert checkpoint_epoch(tmp_path) == 2
-    with caplog.at_level(logging.INFO, "trajpilot"):
-        resumed = fit(toy(), CFG, tmp_path, "cpu", lambda epoch, *_: epochs.append(epoch))
-    assert caplog.messages == ["training toy seed 0 goes on after epoch 2"]
-    assert epochs == [3, 4, 5, 6]
-    assert same(whole.best, resumed.best)
-    assert whole.curve == resumed.curve

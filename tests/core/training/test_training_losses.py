@@ -1,6 +1,7 @@
-"""Losses against the printed formulas, in plain loops."""
+"""Losses against the printed formulas, in plain loops, and what the predictor's training is shown."""
 
 import math
+from dataclasses import replace
 
 import torch
 from hypothesis import given, settings
@@ -8,7 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
+from trainings_fixture import PREDICTOR, clear_task
 
+from trajpilot_core.training.fit_predictor import new_predictor
 from trajpilot_core.training.losses import (
     PredictedWindows,
     alignment_loss,
@@ -69,6 +72,11 @@ def test_the_pool_mixes_roles_and_the_lambda_weights_it() -> None:
     pooled = printed(p.flatten(0, 1), e.flatten(0, 1), ids.flatten(), math.e)
     found = pooled_prediction_loss(PredictedWindows(p, e, ids, None), tau, 0.5)
     assert_close(found.item(), cosine_loss(p, e).item() + 0.5 * pooled)
+    other = p.clone()
+    other[1, -1] = vectors(9, 6)
+    for goal_seen, is_equal in ((torch.tensor([True, False, True]), True), (None, False)):
+        losses = [pooled_prediction_loss(PredictedWindows(of, e, ids, goal_seen), tau, 0.5) for of in (p, other)]
+        assert torch.allclose(*losses) == is_equal, "a hidden goal is not in the pool, planted: one that is seen"
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)
@@ -87,3 +95,12 @@ def test_the_temperature_stops_at_100_and_can_come_back() -> None:
     assert_close(clamp_temperature(parameter).exp().item(), 100.0)
     alignment_loss(vectors(0, 4, 3), vectors(1, 4, 3), torch.arange(4), clamp_temperature(parameter)).backward()
     assert parameter.grad.abs() > 0
+
+
+def test_raw_features_reach_a_predictor_that_does_not_standardise() -> None:
+    task = clear_task(20, 4)
+    far = replace(task, features=(task.features.float() * 4 + 3).half())
+    plain, raw = (new_predictor(far, PREDICTOR.replace(standardise=is_on)) for is_on in (True, False))
+    assert torch.equal(raw.standardise(far.features), far.features.float())
+    assert_close(plain.standardise(far.features).mean((0, 1)), torch.zeros(10), atol=0.2, rtol=0)
+    assert torch.equal(raw.feature_mean, plain.feature_mean), "both say what the takes' mean was"
