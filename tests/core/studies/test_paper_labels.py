@@ -32,7 +32,7 @@ from trajpilot_core.paper.published import (
     table_rows,
 )
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.report.tables.table import DASH, NOTHING, Value
+from trajpilot_core.report.tables.table import DASH, NOTHING
 from trajpilot_core.studies.paper_tables.base import IN_SMALL, PaperRun, addresses
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES
@@ -174,12 +174,6 @@ def test_an_untuned_recogniser_fills_no_line_of_a_tuned_one(adapter: str) -> Non
     run = replace(an_atomic_run(), read=lambda stage, entry: cache if entry == "endpoint_cache" else None)
     shown = {row[0]: row[2] for row in texts([run], ENDPOINT_CACHE)}
     assert shown["Endpoint R@1"] == ("50.00" if adapter else NOTHING)
-
-
-def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
-    table = tables_of(cells_of([an_atomic_run()]))[ATOMIC]
-    bold = {str(row[1]) for row in table.rows for cell in row[2:] if isinstance(cell, Value) and cell.is_best}
-    assert bold == {"Scorer"}
 
 
 def of_recipe(recipe: str, name: str, *rows: str) -> PaperRun:
