@@ -137,7 +137,7 @@ def compare(
         list[str], typer.Option("--metric", help="Metric to compare (repeatable): M@1, M@5, MSeq, F@1, F@5, FSeq.")
     ] = ["M@1", "MSeq"],  # noqa: B006
 ) -> None:
-    """Compare settings, inputs and metrics of two runs; differences are second - first, paired over takes."""
+    """Compare settings and metrics of two runs; differences are second - first, paired over takes."""
     from trajpilot_core.evaluation import comparison as comparing
     from trajpilot_core.metrics import with_ceiling
 
@@ -153,10 +153,6 @@ def compare(
     for name, values in settings.items():
         table.add_row(escape(name), *map(escape, values))
     console.print(table if settings else "settings: the same")
-    inputs = comparing.inputs(*sides)
-    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in inputs.items()]
-    for line in lines or ["inputs: the same"]:
-        say(console, line)
     show_metrics(console, comparing.metrics(*sides), metric)
 
 

@@ -8,7 +8,7 @@ Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -277,7 +277,7 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
 
 
 def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -> list[Judgement]:
-    """Judge every row by its binding figures, warn of the others, and check the ceilings themselves.
+    """Judge every row by its binding figures, and check the ceilings themselves.
 
     Args:
         known: the ceilings; the reason why a simulated world has none; None where the corpus is not simulated: nothing
@@ -290,7 +290,6 @@ def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -
     variants = list(dict.fromkeys(row.variant for row in rows))
     return [
         *(row_check(variant, [r for r in rows if r.variant == variant and r.binding]) for variant in variants),
-        other_cells_check(rows),
         calibration_check(known),
     ]
 
@@ -308,21 +307,8 @@ def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
 
 def _figure(row: Ceiling) -> str:
     """Return one comparison as text."""
-    place = "" if row.horizon is None else f" at H={row.horizon}"
     error = f"standard error {row.standard_error:.2f}" if math.isfinite(row.standard_error) else "no standard error"
-    return f"{row.metric}{place} {row.value:.1f}, ceiling {row.ceiling:.1f} ({row.difference:+.1f}, {error})"
-
-
-def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
-    """Warn of single cells above their ceiling: among hundreds one may be above by chance."""
-    others = [row for row in rows if not row.binding]
-    above = [f"{row.variant}, {_figure(row)}" for row in others if row.above]
-    check = "ceiling: no other metric or horizon is above what can be known"
-    if not above:
-        detail = f"{len(others)} figures within {ERRORS:g} standard errors"
-        return Judgement(check=check, verdict="holds", detail=detail)
-    more = f"; and {len(above) - 5} more" if len(above) > 5 else ""
-    return Judgement(check=check, verdict="undecided", detail=f"warning: {'; '.join(above[:5])}{more}")
+    return f"{row.metric} {row.value:.1f}, ceiling {row.ceiling:.1f} ({row.difference:+.1f}, {error})"
 
 
 def calibration_check(known: ExactCeilings) -> Judgement:

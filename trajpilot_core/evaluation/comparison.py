@@ -1,4 +1,4 @@
-"""Comparison of two runs: their settings, inputs and metrics, paired on the takes that both scored.
+"""Comparison of two runs: their settings and metrics, paired on the takes that both scored.
 
 Shapes: T takes, H horizons, M metrics. Intervals are over takes: docs/decisions/metrics.md.
 """
@@ -14,21 +14,19 @@ import pyarrow.compute as pc
 from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig
 from trajpilot_core.arrays import Array
-from trajpilot_core.engine.planning.staleness import changed_settings, differing
+from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation import bootstrap
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
-from trajpilot_core.store.manifest import current_manifest, read_manifest, shards_of
+from trajpilot_core.store.manifest import current_manifest, read_manifest
 from trajpilot_core.store.reading import keys_of, made_from, read_entry_table
 
 EVALUATION, INGEST = "evaluation", "ingest"
 CEILING = "ceiling/"
 SCORES = "take_scores"
-BY_TAKE = {"motions": "trajectories", "features": "features"}
-"""Tables that are compared take by take -> the stage that writes them."""
 OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed", "report: heads")
 """Prefixes of settings of the report that repeat others."""
 
@@ -198,37 +196,6 @@ def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[
             if versions[0] != versions[1]:
                 different[f"library {library}"] = versions
     return different
-
-
-def inputs(first: Side, second: Side) -> dict[str, tuple[str, ...]]:
-    """Return difference -> takes for which the runs read other data; tables that one no longer has are left out."""
-    splits = [_splits(side) for side in (first, second)]
-    both = set(splits[0]) & set(splits[1])
-    takes: dict[str, Collection[str]] = {
-        "takes of the first run only": set(splits[0]) - both,
-        "takes of the second run only": set(splits[1]) - both,
-        "takes in another split": {take for take in both if splits[0][take] != splits[1][take]},
-    }
-    segments = [table for side in (first, second) if (table := side.table(INGEST, "segments")) is not None]
-    if len(segments) == 2:
-        takes["takes whose segments differ"] = takes_of_rows(*segments) & both
-    for entry, stage in BY_TAKE.items():
-        made = [side.outputs[stage] for side in (first, second) if stage in side.outputs]
-        if len(made) == 2:
-            changed = differing(*(_content_by_take(manifest, entry) for manifest in made))
-            takes[f"takes whose {entry} differ"] = both.intersection(changed)
-    return {difference: tuple(sorted(of)) for difference, of in takes.items() if of}
-
-
-def _splits(side: Side) -> dict[str, str]:
-    """Return take -> split; empty where the takes are gone."""
-    table = side.table(INGEST, "takes", ("take_id", "split"))
-    return {} if table is None else dict(zip(*(table[n].to_pylist() for n in ("take_id", "split")), strict=True))
-
-
-def _content_by_take(manifest: Manifest, entry: str) -> dict[str, str]:
-    """Return take -> digest of its shard."""
-    return dict(zip(shards_of(manifest), (file.sha256 for file in manifest.entries[entry].files), strict=True))
 
 
 def takes_of_rows(first: pa.Table, second: pa.Table) -> set[str]:

@@ -120,11 +120,11 @@ def energy_rows(
             for key, value in energies_and_accuracy(windows, followed).items():
                 energies.setdefault((motion, *key), []).append(value)
         several = bank.segments[torch.stack([strangers.roll(k)[: len(rows)] for k in range(8)], 1)]
-        for name in ENERGIES:
-            energy_BS = windows.energy(windows.motions_of(several), name)
-            spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
+        for ranking in ENERGIES:
+            energy_BS = windows.energy(windows.motions_of(several), ranking)
+            spreads.setdefault(ranking, []).append(relative_spread(windows, energy_BS))
     common = {"seed": models.seed, "horizon": horizon, "n_windows": len(sampled)}
-    varied = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
+    varied = {of: float(torch.cat(parts).mean()) for of, parts in spreads.items()}
     values = {key: torch.cat(parts).cpu().numpy() for key, parts in energies.items()}
     correlated = []
     for (motion, name, distance), energy in values.items():

@@ -106,7 +106,7 @@ def predict_all(
 
     Raises:
         LeakError: a row sees more than it declares (while the predictions are read).
-        EvaluationError: predictions of another stage are of a row that they are not declared for.
+        EvaluationError: predictions of another stage were scored against other answers.
     """
     files, scorers = open_model_files(inputs), inputs.models("scorers")
     data = load_planning_data(inputs, STAGE)
@@ -126,7 +126,7 @@ def predict_all(
     on_device = data.to(device)
     ours = predict_rows(on_device, files, scorers, config, "test", device, progress, planners, figures, threads)
     entries = [entry for entry in config.further_entries if entry in {row.predictions for row in METHODS}]
-    others = (with_these_answers(stored_predictions(inputs, entry), entry, data) for entry in entries)
+    others = (with_these_answers(inputs.table(entry).cast(SCHEMA), entry, data) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)
     return RowsResult(tables, figures, coverage, rejects, n_in, n_out)
@@ -140,22 +140,6 @@ def on_one_thread(tables: Iterator[pa.Table], device: str) -> Iterator[pa.Table]
         if table is None:
             return
         yield table
-
-
-def stored_predictions(inputs: Inputs, entry: str) -> pa.Table:
-    """Return the predictions of the rows that another stage answered.
-
-    Raises:
-        EvaluationError: other columns, or rows that this entry is not declared for.
-    """
-    table, declared = inputs.table(entry), {row.id for row in METHODS if row.predictions == entry}
-    if table.schema.names != SCHEMA.names:
-        raise EvaluationError(f"{entry} has the columns {', '.join(table.schema.names)}, not those of Prediction")
-    others = sorted(set(pc.unique(table["variant"]).to_pylist()) - declared)
-    if others:
-        known = ", ".join(sorted(declared))
-        raise EvaluationError(f"{entry} contains predictions of {', '.join(others)}, but it is declared for {known}")
-    return table.cast(SCHEMA)
 
 
 def with_these_answers(table: pa.Table, entry: str, data: PlanningData) -> pa.Table:

@@ -11,7 +11,7 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import Section, TablePage, checks_section, records
-from trajpilot_core.report.tables.table import LEGEND, NOTHING, Table, Value, marked, number
+from trajpilot_core.report.tables.table import LEGEND, NOTHING, Cell, Table, Value, marked, number
 from trajpilot_core.report.verdict import comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}
@@ -110,7 +110,7 @@ def seed_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> 
     weak = undertrained_rows(judgements, SHOT_MODELS)
     values = {(score.row, score.seed, score.metric): Value(score.value, score.low, score.high) for score in scores}
     seeds = sorted({score.seed for score in scores if score.seed is not None})
-    lines = tuple(
+    lines: tuple[tuple[Cell, ...], ...] = tuple(
         (marked(method.name, method.id, weak), str(seed), *(values[method.id, seed, metric] for metric in SHOT_METRICS))
         for method in SHOT_ROWS
         for seed in seeds

@@ -49,23 +49,17 @@ def by_hand(memory: Memory, horizon: int, unknown: str = "") -> MaskCoverage:
     )
 
 
-def test_true_labels_that_the_mask_allows_are_counted_and_a_forbidden_one_is_not() -> None:
-    """The planted fault: a label of a middle step of a test window, which no training take of the scenario has."""
+def test_true_labels_that_the_mask_allows_are_counted_and_windows_of_unknown_scenarios_are_not_masked() -> None:
+    """The planted faults: a label of a middle step of a test window, which no training take of the scenario has; a
+    scenario without training takes."""
     memory = world()
     data = load_planning_data(memory, "evaluation")
     middle = data.label_ids[data.labels[data.windows[3].segments[data.windows[3].split == 2][0, 1]]]
-    before, planted = counted(memory), world((middle,))
-    after = counted(planted)
-    for memory_, found in ((memory, before), (planted, after)):
-        assert found == [by_hand(memory_, 3), by_hand(memory_, 4)]
-    assert all(b.n_middle_allowed > a.n_middle_allowed for b, a in zip(before, after, strict=True))
-    assert [row.n_windows_unmasked for row in after] == [0, 0]
-
-
-def test_windows_of_scenarios_without_training_takes_are_not_masked_and_count_as_allowed() -> None:
-    memory = planning_world(SIZE)
     scenario = next(take["scenario"] for take in memory.table("takes").to_pylist() if take["split"] == "test")
-    known, unknown = counted(world()), counted(world(unknown=scenario))
-    assert unknown == [by_hand(world(unknown=scenario), horizon, scenario) for horizon in (3, 4)]
-    assert all(row.n_windows_unmasked > 0 for row in unknown)
-    assert [row.n_windows_unmasked for row in known] == [0, 0]
+    forbidden, unknown = world((middle,)), world(unknown=scenario)
+    for memory_, name in ((memory, ""), (forbidden, ""), (unknown, scenario)):
+        assert counted(memory_) == [by_hand(memory_, horizon, name) for horizon in (3, 4)]
+    before, after = counted(memory), counted(forbidden)
+    assert all(b.n_middle_allowed > a.n_middle_allowed for b, a in zip(before, after, strict=True))
+    assert [row.n_windows_unmasked for row in before] == [0, 0]
+    assert all(row.n_windows_unmasked > 0 for row in counted(unknown))

@@ -5,14 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 import torch
-from planning_world import Memory
 from rows_fixture import listed, predicted
 
-from schemas.arrow import arrow_schema
-from schemas.results import Prediction
 from trajpilot_core.errors import LeakError, MethodError
-from trajpilot_core.evaluation.prediction_arrays import EvaluationError
-from trajpilot_core.evaluation.predictions import stored_predictions
 from trajpilot_core.methods import METHODS, in_order, method
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
@@ -99,17 +94,3 @@ def test_every_row_has_a_ceiling_that_has_seen_as_much():
         replace(TOY, predictions="elsewhere")
     assert in_order({"oracle", "no_traj"}) == ["no_traj", "oracle"]
     assert len({one.id for one in METHODS}) == len(METHODS)
-
-
-def test_predictions_of_another_stage_are_those_of_its_declared_row(quick):
-    table = quick[3][0]
-    own = table.filter(pa.compute.equal(table["variant"], "no_traj"))
-    place = own.schema.get_field_index("variant")
-    renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
-    name = "toy_predictions"
-    with listed(replace(TOY, answer=None, predictions=name)):
-        assert stored_predictions(Memory({name: renamed}), name).schema == arrow_schema(Prediction)
-        with pytest.raises(EvaluationError, match="contains predictions of no_traj, but it is declared for toy"):
-            stored_predictions(Memory({name: own}), name)
-        with pytest.raises(EvaluationError, match="has the columns window_id"):
-            stored_predictions(Memory({name: own.select(["window_id"])}), name)

@@ -16,7 +16,7 @@ from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
 from trajpilot_core.evaluation.latent_scores import judge_latents
-from trajpilot_core.evaluation.predictions import SCHEMA, stored_predictions
+from trajpilot_core.evaluation.predictions import SCHEMA
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows
 from trajpilot_core.retrieval.bank import fit_end_keys, neighbour_bank
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 
 def test_every_row_answers_every_test_window_and_brings_what_the_evaluation_reads(made: Memory) -> None:
-    table = stored_predictions(made, ENTRY)
+    table = made.table(ENTRY)
     assert table.schema == SCHEMA
     windows = made.table("windows").filter(pc.equal(made.table("windows")["split"], "test"))
     places = sum(windows["horizon"].to_pylist())

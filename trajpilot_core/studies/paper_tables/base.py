@@ -54,12 +54,10 @@ IN_SMALL: Mapping[str, str] = {
 PRINTED: Mapping[str, str] = {
     "qwen_zs": "Qwen zero-shot",
     "qwen_sft_llm": "Qwen tuned + LLM",
-    "qwen_llm_untuned": "Qwen UNTUNED + LLM",
     "visual_only_probe": "Visual-only attentive probe",
     "attentive_probe": "Attentive probe",
     "anticipation_qwen_zs": "Qwen zero-shot",
     "anticipation_qwen_sft_llm": "Qwen tuned + LLM",
-    "anticipation_qwen_llm_untuned": "Qwen UNTUNED + LLM",
     "anticipation_no_traj": "No-Traj",
     "anticipation_scorer": "Scorer",
     "anticipation_oracle": "Oracle",
@@ -170,8 +168,6 @@ class PaperTable:
     """Returns the cells that a run fills, none for a run of another benchmark."""
     of_methods: bool = True
     """Its rows are those of `trajpilot_core.methods`, its metrics those of `trajpilot_core.metrics`."""
-    further: tuple[Line, ...] = ()
-    """Lines that are not in the paper, shown where a run fills them."""
     rules: tuple[int, ...] = ()
     """Lines above which a rule is drawn."""
     note: str = ""
@@ -197,10 +193,8 @@ class PaperTable:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
         placed = {cell.address: cell for cell in mine}
-        filled = [line for line in self.further if any(at in placed for at in self.addresses(line))]
         rows = tuple(
-            (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
-            for line in (*self.lines, *filled)
+            (*line.heads, *(self._cell(placed, line, column) for column in self.columns)) for line in self.lines
         )
         over: list[tuple[str, int]] = [("", len(self.heads))]
         for column in self.columns:
@@ -218,12 +212,8 @@ class PaperTable:
             rules=self.rules,
         )
 
-    def addresses(self, line: Line) -> list[CellAddress]:
-        """Return the address of every number of a line."""
-        return [at for column in self.columns for at in _addresses(line, column)]
-
     def _cell(self, placed: PlacedCells, line: Line, column: Column) -> Cell:
-        places = _addresses(line, column)
+        places = addresses(line, column)
         if not all(at in placed for at in places):
             return DASH if (places[0][0], places[0][3]) in self.void else NOTHING
         if column.digits is None:
@@ -244,7 +234,7 @@ class PaperTable:
         _, horizon, dataset, metric = at
         if not self.of_methods or placed[at].is_undertrained or method(at[0]).uses_the_truth or at[0] in FLOORS:
             return False
-        rows = dict.fromkeys(line.row for line in (*self.lines, *self.further) if line.row)
+        rows = dict.fromkeys(line.row for line in self.lines if line.row)
         places = [(row, horizon, dataset, metric) for row in rows]
         column = [place for place in places if place in placed and place != at and not method(place[0]).uses_the_truth]
         others = [placed[place].value for place in column if not placed[place].is_undertrained]
@@ -295,7 +285,7 @@ def plain_cell(
     return PaperCell.model_validate(named | known)
 
 
-def _addresses(line: Line, column: Column) -> list[CellAddress]:
+def addresses(line: Line, column: Column) -> list[CellAddress]:
     """Return the addresses of the numbers of one printed cell."""
     row, dataset = line.row or column.row, line.dataset or column.dataset
     horizon = line.horizon if line.horizon is not None else column.horizon

@@ -26,7 +26,6 @@ from trajpilot_core.studies.paper_tables.base import (
     of_each_horizon,
     of_methods,
     plain_cell,
-    printed,
     rules_of,
 )
 
@@ -128,8 +127,6 @@ CLOSED = (
 
 ATOMIC_ROWS = ("qwen_zs", "qwen_sft_llm", "no_traj", "scorer", "oracle")
 """Rows of the paper's tables of atomic actions, in their order."""
-UNTUNED = "qwen_llm_untuned"
-"""Printed below them where a run has it; it is not in the paper."""
 GOAL_FREE_ROWS = tuple(f"anticipation_{row}" for row in ATOMIC_ROWS)
 """Rows without a goal, in the order of the paper's table."""
 DROPOUT = ("No-dropout Traj", "Goal-dropout Traj", "No-dropout No-Traj", "Goal-dropout No-Traj")
@@ -152,15 +149,13 @@ def of_atomic(
 
 def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[str, str], *recipes: str) -> PaperTable:
     """Return a table of the five rows of atomic actions for each horizon; `heads` prints its metrics."""
-    untuned = f"{'anticipation_' if rows == GOAL_FREE_ROWS else ''}{UNTUNED}"
     return PaperTable(
         label=label,
         title=title,
         heads=("H", "Method"),
         lines=of_each_horizon(rows),
         columns=headed(heads),
-        cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=(*rows, untuned)),
-        further=tuple(Line((str(h), printed(untuned)), untuned, h) for h in published.HORIZONS),
+        cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=rows),
         rules=rules_of(rows),
         note=PERCENT,
         recipes=recipes,

@@ -7,7 +7,7 @@ here the epoch is chosen on dev and test pairs are scored, next to a row that co
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from statistics import mean
@@ -33,7 +33,6 @@ from trajpilot_core.studies.paper_tables.base import (
     of_a_sample,
     of_methods,
     plain_cell,
-    printed,
 )
 
 
@@ -53,44 +52,33 @@ class ScoredBy:
     """Column -> the value that it must have."""
 
 
-def of_scores(run: PaperRun, *sources: ScoredBy) -> list[PaperCell]:
+def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
     """Return the cells that a run fills: means over the seeds, with their interval where the stage gives one."""
     cells = []
-    for scored in sources:
-        table = run.read(scored.stage, scored.entry)
-        records = [] if table is None else table.to_pylist()
-        kept = [row for row in records if all(row[name] == value for name, value in scored.where.items())]
-        for (row, its_row), (metric, its_metric) in product(scored.rows.items(), scored.metrics.items()):
-            mine = [record for record in kept if record["row"] == its_row and record["metric"] == its_metric]
-            mine = [record for record in mine if record["value"] is not None]
-            if not mine:
-                continue
-            whole = next((record for record in mine if record["seed"] is None), mine[0] if len(mine) == 1 else None)
-            value = mean(record["value"] for record in mine) if whole is None else whole["value"]
-            fields = {"dataset": scored.dataset, "n_takes": mine[0]["n_takes"]}
-            fields |= {} if whole is None else {name: whole[name] for name in ("low", "high")}
-            cells.append(plain_cell(run, scored.label, row, metric, value, **fields))
+    table = run.read(scored.stage, scored.entry)
+    records = [] if table is None else table.to_pylist()
+    kept = [row for row in records if all(row[name] == value for name, value in scored.where.items())]
+    for (row, its_row), (metric, its_metric) in product(scored.rows.items(), scored.metrics.items()):
+        mine = [record for record in kept if record["row"] == its_row and record["metric"] == its_metric]
+        mine = [record for record in mine if record["value"] is not None]
+        if not mine:
+            continue
+        whole = next((record for record in mine if record["seed"] is None), mine[0] if len(mine) == 1 else None)
+        value = mean(record["value"] for record in mine) if whole is None else whole["value"]
+        fields = {"dataset": scored.dataset, "n_takes": mine[0]["n_takes"]}
+        fields |= {} if whole is None else {name: whole[name] for name in ("low", "high")}
+        cells.append(plain_cell(run, scored.label, row, metric, value, **fields))
     return cells
 
 
-def table_of_scores(*sources: ScoredBy, **fields: Any) -> PaperTable:
-    """Return a label that a stage of its own fills: the first source its lines, another one its further lines.
+def table_of_scores(scored: ScoredBy, **fields: Any) -> PaperTable:
+    """Return a label that a stage of its own fills.
 
     Args:
-        fields: those of `PaperTable` that do not follow from the sources.
+        fields: those of `PaperTable` that do not follow from the scores.
     """
-
-    def cells(run: PaperRun) -> list[PaperCell]:
-        return of_scores(run, *sources)
-
-    first = sources[0]
-    return PaperTable(
-        label=first.label,
-        cells=cells,
-        of_methods=False,
-        note="Percent.",
-        **fields,
-    )
+    cells = partial(of_scores, scored=scored)
+    return PaperTable(label=scored.label, cells=cells, of_methods=False, note="Percent.", **fields)
 
 
 POSES = {
@@ -99,22 +87,11 @@ POSES = {
     "aria_to_pi3": "Aria → Pi3",
     "aria_and_pi3_to_pi3": "Aria + Pi3 → Pi3",
 }
-ODOMETRY = {
-    "odometry_to_odometry": "Odometry → Odometry",
-    "aria_to_odometry": "Aria → Odometry",
-    "aria_and_odometry_to_odometry": "Aria + Odometry → Odometry",
-}
-"""Rows of a source that is not in the paper."""
 POSE_SCORES = ScoredBy(
     label="pi3_robustness",
     stage="pose_sources",
     entry="pose_scores",
-    rows={
-        row.published: row.name
-        for second in ("pi3", "odometry")
-        for row in pose_rows(("aria", second))
-        if row.published
-    },
+    rows={row.published: row.name for row in pose_rows(("aria", "pi3")) if row.published},
     metrics={"Mid mAcc": "mid", "Full mAcc": "full"},
     dataset="keystep",
     where={"against": None},
@@ -128,13 +105,6 @@ ACTION_SCORES = ScoredBy(
     where={"subset": "overall", "space": "trained_pairs"},
 )
 """In the space of the paper and of V-JEPA 2: the 3,568 pairs of verb and noun that occur in training."""
-CHALLENGE = "challenge "
-"""Prefix of the rows in the space of the challenge, in which every clip counts."""
-CHALLENGE_SCORES = replace(
-    ACTION_SCORES,
-    rows={f"{CHALLENGE}{row}": name for row, name in ACTION_SCORES.rows.items()},
-    where={"subset": "overall", "space": "challenge"},
-)
 SHOT_SCORES = ScoredBy(
     label="basketball_shot_outcome",
     stage="outcome",
@@ -221,31 +191,27 @@ CONDITIONS_TABLE = PaperTable(
 )
 
 ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
-UNTUNED = "untuned "
-"""Prefix of the rows of a recogniser without tuned weights."""
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills; none from a stub, nor where only a sample was scored."""
+    """Return the cells that a run fills; none from a stub or an untuned model, nor where only a sample was scored."""
     if of_a_sample(run):
         return []
     table = run.read("vlm_rows", "endpoint_cache")
     records = [] if table is None else table.to_pylist()
-    named = {row["row"]: row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}" for row in records}
     return [
-        plain_cell(run, ENDPOINT_CACHE, named[row["row"]], metric, float(row[metric]))
+        plain_cell(run, ENDPOINT_CACHE, row["row"], metric, float(row[metric]))
         for row in records
-        if row["row"] in ENDPOINTS and not row["is_stub"]
+        if row["row"] in ENDPOINTS and row["adapter"] and not row["is_stub"]
         for metric in ("count", "percentage")
     ]
 
 
 ENDPOINTS_TABLE = PaperTable(
     label=ENDPOINT_CACHE,
-    title="Recognition of the endpoints by a vision-language model, tuned unless a line is marked",
+    title="Recognition of the endpoints by a tuned vision-language model",
     heads=("Quantity",),
     lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
-    further=tuple(Line((f"{title}, UNTUNED",), f"{UNTUNED}{row}") for row, title in ENDPOINTS.items()),
     columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
     cells=of_endpoints,
     of_methods=False,
@@ -309,20 +275,17 @@ TABLES = (
         lines=tuple(Line((title,), row, dataset="keystep") for row, title in POSES.items()),
         columns=headed({name: name for name in POSE_SCORES.metrics}),
         recipes=("keystep_poses",),
-        further=tuple(Line((title,), row, dataset="keystep") for row, title in ODOMETRY.items()),
     ),
     table_of_scores(
         ACTION_SCORES,
-        CHALLENGE_SCORES,
         title="Action anticipation on EPIC-KITCHENS-100, our runs",
         heads=("Method",),
         lines=of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
         columns=headed(ACTION_SCORES.metrics),
         recipes=("epic_kitchens", "epic_kitchens_patches"),
-        further=tuple(Line((f"{printed(row)}, challenge",), f"{CHALLENGE}{row}") for row in ACTION_SCORES.rows),
-        rules=(3, 4),
-        always="Clips whose pair of verb and noun is not in training are left out, as in V-JEPA 2; in the lines of the "
-        "challenge every clip counts. Rows that the paper takes from the literature are left out.",
+        rules=(3,),
+        always="Clips whose pair of verb and noun is not in training are left out, as in V-JEPA 2. Rows that the paper "
+        "takes from the literature are left out.",
     ),
     table_of_scores(
         SHOT_SCORES,
