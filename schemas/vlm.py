@@ -15,8 +15,8 @@ from schemas.places import Place
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
-VlmBackend = Literal["batch_file", "stub", "http"]
-"""Source of answers: another program, through files; made-up answers, for tests; or an OpenAI-compatible server."""
+VlmBackend = Literal["http", "stub"]
+"""Source of answers: an OpenAI-compatible server, or made-up answers, for tests."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
@@ -61,7 +61,7 @@ class VlmConfig(Record):
 
     rows: tuple[VlmRow, ...] = ()
     """Additional rows of a run; none by default."""
-    backend: VlmBackend = "batch_file"
+    backend: VlmBackend = "http"
     """Source of answers (docs/vlm.md)."""
     server: VlmServer = VlmServer()
     """Server of the back end `http`."""
@@ -72,8 +72,6 @@ class VlmConfig(Record):
     of their sha256. Under any other name, and with None, the row counts as untuned, which is not the paper's."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
     """Name of the text model that fills the middles. The paper: Qwen3-30B; the id is unverified."""
-    prompts: Place | None = None
-    """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
     bank_first: bool = True
     """Put the bank first in a prompt, so that a server with a prefix cache computes its keys and values once. A
     deviation: in the paper it comes last."""

@@ -132,11 +132,6 @@ def test_nothing_is_asked_twice_and_another_question_is(tmp_path, monkeypatch) -
     assert len(client.asked) > n_asked
 
 
-def test_without_an_answer_a_batch_names_the_request_and_what_to_do(tmp_path, monkeypatch) -> None:
-    with pytest.raises(InputError, match=r"no answer yet .* `trajpilot vlm requests`"):
-        ask(world(), settings(tmp_path), tmp_path, monkeypatch)
-
-
 def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_path, monkeypatch) -> None:
     asked = PipelineConfig().replace(vlm=settings(tmp_path, rows=BOTH, backend="stub"))
     cfg = vlm.completed(asked).replace(text=settings(tmp_path).text, anticipates=True)
