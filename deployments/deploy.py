@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prefect.automations import AutomationCore, EventTrigger, Posture
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
@@ -17,10 +17,9 @@ from prefect.workers.process import ProcessWorker
 
 from deployments.declared import prefect_file
 from deployments.recipes import recipe
-from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, PoolKind, deploying_environment
+from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
 from trajpilot_core.errors import InputError
 
-TEMPLATES = Path(__file__).parent / "pools"
 CRASHED = "TrajPilot: mark runs of dead workers as crashed"
 UNSTARTED = "TrajPilot: mark runs that a worker took and never started as crashed"
 TAKEN = {
@@ -33,19 +32,18 @@ TAKEN = {
 an event that the previous automation was waiting for."""
 
 
-def deploy(place: dict[str, str], kind: PoolKind) -> None:
+def deploy(place: dict[str, str]) -> None:
     """Create or update the work pools, the deployments and the automations; safe to repeat.
 
     Args:
         place: defaults of the deployments: `data_root`, `root`, `recipe`.
-        kind: what runs a flow: a process of the worker, a container, or a Kubernetes job.
 
     Raises:
         InputError: Prefect rejected the deployments.
     """
     with get_client(sync_client=True) as client:
         for pool in POOLS:
-            make_pool(client, pool, kind)
+            make_pool(client, pool)
         environment = deploying_environment(CHECKOUT, place)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "prefect.yaml"
@@ -64,29 +62,13 @@ def deploy(place: dict[str, str], kind: PoolKind) -> None:
             client.update_automation(present[0].id, AutomationCore.model_validate(fields))  # PUT needs every field
 
 
-def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
-    """Create a work pool or update its job template; whether it is paused and its limits are left as the user set them.
-
-    Raises:
-        InputError: a pool of that name and another type exists.
-    """
-    if kind == "process":
-        template = ProcessWorker.get_default_base_job_template()
-    else:
-        template = json.loads(
-            (TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text(encoding="utf-8")
-        )
+def make_pool(client: SyncPrefectClient, name: str) -> None:
+    """Create a work pool whose runs are processes of its workers; a pool that exists is left as the user set it."""
     try:
-        present = client.read_work_pool(name)
+        client.read_work_pool(name)
     except ObjectNotFound:
-        client.create_work_pool(WorkPoolCreate(name=name, type=kind, base_job_template=template))
-        return
-    if present.type != kind:
-        raise InputError(
-            f"work pool {name} is of type {present.type}, not {kind}; the type is fixed: delete the pool first "
-            f"(prefect work-pool delete {name}) or deploy with --pools {present.type}"
-        )
-    client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
+        template = ProcessWorker.get_default_base_job_template()
+        client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
 
 
 def crash_automations() -> list[AutomationCore]:

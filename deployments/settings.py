@@ -7,7 +7,6 @@ import base64
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
@@ -42,8 +41,6 @@ CHECKOUT = Path(__file__).parents[1]
 CPU_POOL, GPU_POOL = "trajpilot-cpu", "trajpilot-gpu"
 POOLS = (CPU_POOL, GPU_POOL)
 """Work pools, as deployments/prefect.yaml names them."""
-PoolKind = Literal["process", "docker", "kubernetes"]
-"""Infrastructure that runs a flow."""
 WHOLE = "full-pipeline"
 """The flow that runs every stage of its recipe."""
 HEARTBEAT_S = 30

@@ -240,13 +240,8 @@ class ShotScore(Record):
     low: float
     """Lower end of the interval over takes; infinite if there are too few takes."""
     high: float
-    wilson_low: float | None
-    """Lower end of Wilson's interval, which treats shots as independent; None if the metric is not a share of shots."""
-    wilson_high: float | None
-    n_right: int | None
-    """Numerator of the share; None likewise."""
     n_shots: int
-    """Denominator of the share."""
+    """Shots that it is computed from."""
     n_takes: int
 
 
@@ -256,16 +251,11 @@ class ShotContrast(Record):
     row: OutcomeRow
     against: OutcomeRow
     seed: int | None
-    """None: mean over the seeds, without McNemar's test."""
+    """None: mean over the seeds."""
     difference: float
     """Difference of the accuracies, in points."""
     low: float
     """Lower end of the paired interval over takes."""
     high: float
-    only_row: int | None
-    """Shots that only the row answers correctly."""
-    only_against: int | None
-    p_value: float | None
-    """p-value of McNemar's exact test, two-sided."""
     n_shots: int
     n_takes: int

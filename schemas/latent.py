@@ -79,12 +79,9 @@ class LatentConfig(IntervalConfig):
 
 
 class ConditionScore(Record):
-    """The l1 distance of predicted and true next latents under one condition, one step ahead."""
+    """The l1 distance of predicted and true next latents of test takes under one condition, mean over the seeds."""
 
     condition: Condition
-    split: Literal["dev", "test"]
-    seed: int | None
-    """None: the mean over the seeds."""
     l1: float
     """Mean over components of layer-normalised latents."""
     gain: float
@@ -109,19 +106,4 @@ class EnergyCorrelation(Record):
     """None if one of the two is constant."""
     explained: float | None
     """Its square, percent."""
-    deviation: float
-    """Standard deviation of the energy over the windows."""
-    n_windows: int
-
-
-class EnergySpread(Record):
-    """Spread of the energies of one window's candidates: an energy that hardly varies cannot rank them."""
-
-    seed: int
-    horizon: int
-    energy: Literal["last_mid", "goal_step", "goal_step_seen"]
-    """The last one sees the goal that it predicts; it is expected to be flat, and no row uses it."""
-    spread: float
-    """Standard deviation over eight real motions, as a share of the mean distance between goals of different windows;
-    averaged over windows."""
     n_windows: int

@@ -233,7 +233,7 @@ class PairDistance(Record):
     split: Literal["train", "test"]
     pairs: str
     """Kind of pair, named as in the paper's data (trajpilot_core/evaluation/feature_distances.py)."""
-    quantity: Literal["mean_l1", "standardised_l1", "mean_cosine"]
+    quantity: Literal["mean_l1", "mean_cosine"]
     """l1 is a mean over the components."""
     value: float
     low: float
@@ -252,8 +252,6 @@ class ProgressShare(Record):
     split: Literal["train", "test"]
     """test: all windows; train: a sample."""
     horizon: int
-    space: Literal["raw", "standardised"]
-    """Space of the l1 distance."""
     share: float
     """Percent of the windows."""
     low: float

@@ -15,7 +15,6 @@ import typer
 
 from deployments.cli.options import Root, local_root, located, roots_below, run_options
 from deployments.recipes import recipe as named
-from deployments.settings import PoolKind
 from trajpilot_core.errors import InputError, command
 from trajpilot_core.store.locations import resolved
 
@@ -37,7 +36,6 @@ def deploy(
             help="Share features and trajectories out over the workers in groups of this many seconds of video.",
         ),
     ] = None,
-    pools: Annotated[PoolKind, typer.Option("--pools", help="Infrastructure that runs a flow.")] = "process",
 ) -> None:
     """Deploy to the Prefect server at PREFECT_API_URL: work pools, deployments, the automations for crashes.
 
@@ -61,7 +59,7 @@ def deploy(
     prefect_without_noise()
     from deployments import deploy as deploying
 
-    deploying.deploy(place, pools)
+    deploying.deploy(place)
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
     where = f"data {place['data_root']}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.options import Root
-from deployments.cli.tables import say, show, table_of
+from deployments.cli.tables import say, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
@@ -57,42 +57,25 @@ def paper(
     root: Annotated[
         list[str],
         typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable)."),
-    ] = [],  # noqa: B006
+    ],
     out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
-    paper_rule: Annotated[
-        bool,
-        typer.Option(
-            "--paper-rule", help="Select the windows of the qualitative figure by the paper's rule instead of sampling."
-        ),
-    ] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="List every label, its recipe and its root, write nothing, and stop.")
-    ] = False,
 ) -> None:
-    """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
-    from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
+    """Write finished runs as the paper's tables and figures: LaTeX, CSV, PDF, and paper.tex."""
+    from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
     from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
-    if not root and not plan:
-        raise InputError("no --root is given; name the root of each finished run, or see with --plan what is missing")
     runs = [read_run(address) for address in root]
-    with plugins_listed(runs):
-        if plan:
-            from trajpilot_core.studies.paper_tables.write import COLUMNS, plan_of
-
-            show(Console(), COLUMNS, plan_of(runs), "The paper's labels and the runs that fill them")
-            return
-        cells = cells_of(runs)
-        files = write_tables(cells, out)
-        captions: dict[str, str] = {}
-        absent: list[str] = []
-        if can_draw():
-            figures, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
-            files, absent = [*files, *figures], undrawn(FIGURES, captions)
-        files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
+    cells = cells_of(runs)
+    files = write_tables(cells, out)
+    captions: dict[str, str] = {}
+    absent: list[str] = []
+    if can_draw():
+        figures, captions = write_figures(FIGURES, FigureSource(cells, runs), out / "figures")
+        files, absent = [*files, *figures], undrawn(FIGURES, captions)
+    files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
     typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
     if not can_draw():
         typer.echo(HINT, err=True)
@@ -171,14 +154,7 @@ def compare(
         table.add_row(escape(name), *map(escape, values))
     console.print(table if settings else "settings: the same")
     inputs = comparing.inputs(*sides)
-    parts = {
-        "takes of the first run only": inputs.only_first,
-        "takes of the second run only": inputs.only_second,
-        "takes in another split": inputs.moved,
-        **{f"takes whose {entry} differ": takes for entry, takes in inputs.changed.items()},
-    }
-    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in parts.items() if takes]
-    lines += [f"inputs: {entry} of one run no longer exist and cannot be compared" for entry in inputs.unknown]
+    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in inputs.items()]
     for line in lines or ["inputs: the same"]:
         say(console, line)
     show_metrics(console, comparing.metrics(*sides), metric)

@@ -89,15 +89,9 @@ def test_what_is_not_there_and_a_folder_among_the_artifacts_are_refused(tmp_path
     with pytest.raises(InputError, match="inside the artifacts"):
         export_tables(run, ["labels"], ("csv",), tmp_path / "artifacts" / "x")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
-
-
-def test_results_ids_and_rejects_are_exported_by_default_and_features_are_not() -> None:
     held = {"features": "features", "takes": "ingest", "features.rejects": "features", "metrics": "evaluation"}
-    assert default_tables(SimpleNamespace(tables=lambda: held)) == [  # type: ignore[arg-type]
-        "takes",
-        "features.rejects",
-        "metrics",
-    ]
+    told = default_tables(SimpleNamespace(tables=lambda: held))  # type: ignore[arg-type]
+    assert told == ["takes", "features.rejects", "metrics"], "without features"
 
 
 def test_outputs_of_every_stage_are_looked_for_and_an_empty_root_is_refused(
@@ -152,11 +146,7 @@ def test_in_the_checkout_places_are_short_and_elsewhere_they_are_whole(
     assert shown("/elsewhere") == "/elsewhere"
     assert shown("s3://bucket/x") == "s3://bucket/x"
     monkeypatch.chdir(tmp_path)
-    assert (
-        command("ui", "--root", shown(checkout / "runs")) == f"{checkout}/.venv/bin/trajpilot ui --root {checkout}/runs"
-    )
-
-
-def test_a_program_that_lies_elsewhere_is_left_to_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = f"{checkout}/.venv/bin/trajpilot ui --root {checkout}/runs"
+    assert command("ui", "--root", shown(checkout / "runs")) == whole
     monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
-    assert command("deployment", "ls", program="prefect") == "prefect deployment ls"
+    assert command("deployment", "ls", program="prefect") == "prefect deployment ls", "left to the path"

@@ -27,7 +27,9 @@ def said(*arguments: str) -> str:
     return " ".join(done.output.split())
 
 
-def test_show_prints_a_group_with_what_a_change_makes_stale() -> None:
+def test_show_prints_a_group_with_what_a_change_makes_stale_and_help_names_recipes_and_stages() -> None:
+    assert said("--version").startswith("trajpilot 0.")
+    assert all(name in said("run", "--help") for name in (*RECIPES, *STAGES))
     text = said("config", "show", "scorer", "--recipe", "demo")
     assert "scorer.candidates" in text
     assert "16 (main experiment: 64)" in text
@@ -71,12 +73,6 @@ def test_a_wrong_file_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path) ->
             configure("atomic", [], file)
 
 
-def test_the_version_is_printed_and_help_names_recipes_and_stages() -> None:
-    assert said("--version").startswith("trajpilot 0.")
-    text = said("run", "--help")
-    assert all(name in text for name in (*RECIPES, *STAGES))
-
-
 def test_a_terminal_that_lacks_a_sign_shows_another_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen before: under LC_ALL=C a finished run ended with a traceback about the dagger of a row."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -94,16 +90,7 @@ def test_all_three_settings_come_from_the_outputs_that_count_and_a_root_without_
 ) -> None:
     asked: list[PipelineConfig] = []
     monkeypatch.setattr(commands, "start", lambda config, *_: asked.append(config))
-    line = [
-        "run",
-        "--data",
-        str(tmp_path),
-        "--root",
-        str(tmp_path / "new"),
-        "--set",
-        "alignment.folds=2",
-        "--pretrained",
-    ]
+    line = f"run --data {tmp_path} --root {tmp_path}/new --set alignment.folds=2 --pretrained".split()
     refused = CliRunner().invoke(app, [*line, str(tmp_path)])
     assert isinstance(refused.exception, InputError)
     assert "contains no output of the stage ingest" in str(refused.exception)
@@ -113,9 +100,7 @@ def test_all_three_settings_come_from_the_outputs_that_count_and_a_root_without_
     assert result.exit_code == 0, result.output
     (config,) = asked
     named = (config.ingest.splits_of, config.alignment.pretrained, config.predictor.pretrained)
-    assert {stage: run for stage, run in zip(("ingest", "alignment", "predictor"), named, strict=True)} == (
-        outputs_that_count(str(root))
-    )
+    assert dict(zip(("ingest", "alignment", "predictor"), named, strict=True)) == outputs_that_count(str(root))
     assert {run.place for run in named if run} == {str(root)}
     assert config.alignment.folds == 2
     report = completed(config)

@@ -27,6 +27,7 @@ PULLED = "prefect.flow-run.pull-step.executed"
 
 
 @pytest.mark.slow
+@pytest.mark.campaign  # the server waits for ten seconds and looks every few
 def test_a_run_whose_worker_died_after_the_pull_step_is_marked(served: Served) -> None:
     flow_id = told(served.url, "/flows/", {"name": "unstarted"})["id"]
     run_id = told(served.url, "/flow_runs/", {"flow_id": flow_id, "state": {"type": "SCHEDULED"}})["id"]

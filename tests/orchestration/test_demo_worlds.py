@@ -17,8 +17,8 @@ from deployments.cli import run as command
 from deployments.cli.options import configure
 from deployments.recipes.paper import laptop
 from deployments.recipes.simulated import soak
-from schemas.config import PipelineConfig, RunOptions
-from schemas.features import RELEASED_NOTE, released_note
+from schemas.config import RunOptions
+from schemas.features import RELEASED_NOTE
 from schemas.world import laptop_world
 from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.corpora.registry import spec_of
@@ -86,12 +86,6 @@ def test_a_demo_on_a_root_of_another_world_names_it_and_leaves_the_root_as_it_wa
     assert sorted(root.rglob("*")) == before
 
 
-def documents(folder: Path) -> list[str]:
-    """The page and the LaTeX of the report of the only run."""
-    report = folder / "runs" / "artifacts" / "report"
-    return [next(report.rglob(f"*.{name}")).read_text() for name in ("report.html", "metrics.tex")]
-
-
 @pytest.mark.slow
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
@@ -106,7 +100,8 @@ def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds
     run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
     for name in STAGES:
         execute(STAGES[name], config, run, STAGES)
-    page, numbers = documents(tmp_path)
+    report = tmp_path / "runs" / "artifacts" / "report"
+    page, numbers = (next(report.rglob(f"*.{name}")).read_text() for name in ("report.html", "metrics.tex"))
     assert "Released features." in page
     assert "Simulated world" in page
     assert page.count(RELEASED_NOTE) >= 2
@@ -121,19 +116,12 @@ def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds
     assert [row["take"] for row in lost] == [f"egoexo4d:{good.uid}"]
 
 
-def kitchen(worlds: Worlds, folder: Path) -> tuple[PipelineConfig, RunOptions]:
-    """The demo of EPIC-KITCHENS-100 on released features and without any video, and where it runs."""
-    world = PRESETS["tiny_epic_released"]()
-    config = configure(command.WORLDS[world.name], command.read_as(world))
-    data = worlds.copy(world, folder / "world")
-    assert not list(data.rglob("*.MP4"))
-    short = config.probe.replace(rates=(3e-3,), decays=(1e-3,), epochs=1, heads=2, bootstrap=100)
-    run = RunOptions(root=str(folder / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
-    return config.replace(probe=short), run
-
-
 def test_clips_before_actions_are_rows_of_archives_that_end_before_the_gap(worlds: Worlds, tmp_path: Path) -> None:
-    config, run = kitchen(worlds, tmp_path)
+    """The demo of EPIC-KITCHENS-100 on released features and without any video."""
+    world = PRESETS["tiny_epic_released"]()
+    config, data = configure(command.WORLDS[world.name], command.read_as(world)), worlds.copy(world, tmp_path / "world")
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
+    assert not list(data.rglob("*.MP4"))
     assert {one.verdict for one in preflight(config, run, list(stages_of(config)))} == {"ok"}
     assert list(stages_of(config)) == ["ingest", "features", "probe", "report"]
     for name in ("ingest", "features"):
@@ -144,19 +132,6 @@ def test_clips_before_actions_are_rows_of_archives_that_end_before_the_gap(world
     assert len(clips) > 0
     assert not (clips["frame_times_s"].list.last() > clips["annotated_start_s"] - 1.0 + 1e-6).any()
     assert {"FEATURES_OUTSIDE"} <= set(opened.table("features.rejects")["code"])
-
-
-@pytest.mark.slow
-@pytest.mark.campaign
-@pytest.mark.timeout(900)
-def test_actions_are_anticipated_from_these_rows_to_the_report(worlds: Worlds, tmp_path: Path) -> None:
-    config, run = kitchen(worlds, tmp_path)
-    for name in stages_of(config):
-        execute(EVERY_STAGE[name], config, run, EVERY_STAGE)
-    (page, numbers), note = documents(tmp_path), released_note("epic_slowfast")
-    assert note in page
-    assert "released features epic_slowfast" in page
-    assert note in numbers
 
 
 def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reader(tmp_path: Path) -> None:

@@ -1,18 +1,18 @@
 """What is deployed: parameters as forms, recipes, pools, the automation. Needs no server."""
 
-import inspect
 import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import Mock
 
 import pytest
 from checkout import CHECKOUT
 from jsonschema.exceptions import best_match
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities import callables
-from prefect.utilities.callables import ParameterSchema, parameter_schema
+from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
 from deployments.declared import once, prefect_file
@@ -62,17 +62,13 @@ def test_every_group_and_field_of_the_form_has_a_title_a_place_and_a_description
 
 def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) -> None:
     run = form["definitions"]["RunOptions"]["properties"]
-    assert run["recipe"]["enum"] == list(get_args(RecipeName))
+    assert run["recipe"]["enum"] == list(get_args(RecipeName)) == list(RECIPES)
+    assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
     assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(EVERY_STAGE)
     assert {"type": "string", "enum": list(EVERY_STAGE)} in run["from_stage"]["anyOf"]
     features = form["definitions"]["FeatureConfig"]["properties"]
     assert features["backend"]["enum"] == ["pyav", "decord"]
     assert (features["size_px"]["minimum"], features["size_px"]["multipleOf"]) == (32, 16)
-
-
-def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
-    wrong = {name: validate({"config": recipe(name).model_dump(mode="json")}, form) for name in RECIPES}
-    assert {name: faults for name, faults in wrong.items() if faults} == {}
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -93,22 +89,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_wrong_value_is_refused_by_the_name_of_its_field(form: dict[str, Any]) -> None:
+def test_recipes_and_plugins_are_accepted_and_a_wrong_value_is_refused_by_the_name_of_its_field(
+    form: dict[str, Any],
+) -> None:
     """By the function with which the server does it."""
+    wrong = {name: validate({"config": recipe(name).model_dump(mode="json")}, form) for name in RECIPES}
+    assert {name: faults for name, faults in wrong.items() if faults} == {}
     assert [best_match(validate(parameters, form)).json_path for parameters, _ in WRONG] == [
         f"$.{field}" for _, field in WRONG
     ]
-
-
-def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> None:
     plugins = {"plugin_rows": ["plugin:mine"], "plugin_metrics": ["plugin:mine"]}
     named = {"ingest": {"corpus": "plugin:mine"}, "features": {"model": "plugin:mine"}, "evaluation": plugins}
     assert validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form) == []
-
-
-def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
-    assert tuple(RECIPES) == get_args(RecipeName)
-    assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
 
 
 def test_what_is_stated_in_part_stands_over_the_recipe() -> None:
@@ -128,10 +120,7 @@ def test_what_is_stated_in_part_stands_over_the_recipe() -> None:
     assert kitchens.features.ahead_tubelets == 4
     stated = PipelineConfig.model_validate({"features": {"ahead_tubelets": None}})
     assert over(kitchens, stated, prefill=kitchens).features == kitchens.features.replace(ahead_tubelets=None)
-
-
-def test_nothing_stated_is_the_recipe_itself_and_run_options_keep_the_place_of_the_deployment() -> None:
-    assert over(demo(), PipelineConfig(), prefill=PipelineConfig()) == demo()
+    assert over(demo(), blank, prefill=blank) == demo()
     assert over(keystep(), soak(), prefill=soak()) == keystep(), "as it is passed where nobody touched the form"
     place = RunOptions(root="/artifacts", data_root="/data", recipe="demo")
     assert over(place, RunOptions.model_validate({"only": ["features"]})) == place.replace(only=("features",))
@@ -233,23 +222,12 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     assert remembered == ["said", "run"]
 
 
-class Counted:
-    """Prefect's own description, counted."""
-
-    def __init__(self) -> None:
-        self.describe, self.calls = callables.generate_parameter_schema, 0
-
-    def __call__(self, signature: inspect.Signature, docstrings: dict[str, str]) -> ParameterSchema:
-        self.calls += 1
-        return self.describe(signature, docstrings)
-
-
 @pytest.mark.slow
 def test_each_entrypoint_is_the_flow_that_is_deployed_and_all_need_seven_descriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of `predict` and of all else, each as it is deployed and as the flow that it runs; and of groups."""
-    counted = Counted()
+    counted = Mock(wraps=callables.generate_parameter_schema)
     monkeypatch.setattr(callables, "generate_parameter_schema", once(counted))
     monkeypatch.chdir(CHECKOUT)
     items = prefect_file(PipelineConfig())["deployments"]
@@ -258,7 +236,7 @@ def test_each_entrypoint_is_the_flow_that_is_deployed_and_all_need_seven_descrip
         parameter_schema(flow)  # as `prefect deploy` does
         assert flow.name == item["name"]
     assert len(items) > 30
-    assert counted.calls <= 7
+    assert counted.call_count <= 7
 
 
 def described(default: int, text: str) -> Callable[..., None]:
@@ -271,8 +249,8 @@ def described(default: int, text: str) -> Callable[..., None]:
 def test_a_description_is_prefects_own_and_nobody_changes_that_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = [described(1, "a"), described(1, "a"), described(2, "a"), described(1, "b")]
     wanted = [parameter_schema(function) for function in functions]
-    counted = Counted()
+    counted = Mock(wraps=callables.generate_parameter_schema)
     monkeypatch.setattr(callables, "generate_parameter_schema", once(counted))
     parameter_schema(functions[0]).properties.clear()
     assert [parameter_schema(function) for function in functions] == wanted
-    assert len({str(one) for one in wanted}) == counted.calls == 3
+    assert len({str(one) for one in wanted}) == counted.call_count == 3

@@ -5,6 +5,7 @@ its first command. Blocks of `RUN` run after a small run; those of `NOT_RUN` are
 neither list fails. The checkout is a folder of links, so that `.venv` and `runs/demo` belong to the test.
 """
 
+import ast
 import os
 import re
 import shlex
@@ -77,6 +78,7 @@ def faults_of(rest: str) -> list[str]:
 
 
 def is_setting(path: str) -> bool:
+    """Whether --set accepts a path."""
     at: object = PipelineConfig()
     for name in path.split("."):
         if not isinstance(at, BaseModel) or name not in type(at).model_fields:
@@ -100,13 +102,55 @@ def test_the_commands_of_the_pages_are_valid_and_planted_mistakes_are_seen() -> 
     assert faults_of("run --set scorer.train.epochs=3 --set features.size_px=256") == []
 
 
-def texts(command: click.Command, name: str = "trajpilot") -> Iterator[tuple[str, str]]:
-    """Yield every help text below a command, with its place."""
-    yield name, command.help or ""
-    for param in command.params:
-        yield f"{name} {param.name}", getattr(param, "help", None) or ""
+def commands_below(command: Any, name: str = "trajpilot") -> Iterator[tuple[str, click.Command]]:
+    yield name, command
     for below in getattr(command, "commands", {}).values():
-        yield from texts(below, f"{name} {below.name}")
+        yield from commands_below(below, f"{name} {below.name}")
+
+
+COMMANDS = list(commands_below(typer.main.get_command(app)))
+CLASS = re.compile(r"\b(?:[A-Z][A-Za-z0-9]*Config|RunOptions)\.[a-z_]+")
+SECTION = "|".join(PipelineConfig.model_fields)
+SETTING = re.compile(rf"(?:(?<=--set )|(?<![\w./-]))(?:{SECTION})(?:\.[a-z_0-9]+)+(?![\w(*])")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+NO_SETTINGS = ("rejects", "json", "html", "css", "js", "j2", "md", "tex")
+"""What stands after a section's name where an entry of the store or a file is meant."""
+OTHER_PROGRAMS = ("egoexo ", "ego4d ", "python ", "prefect ", "vllm ", "--query-gpu", "--format")
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Yield (file:line, text) of every string that is no docstring; f-strings with `{}` where a value stands."""
+    for room in ("schemas", "trajpilot_core", "tasks", "flows", "deployments"):
+        for path in sorted((CHECKOUT / room).rglob("*.py")):
+            nodes = list(ast.walk(ast.parse(path.read_text())))
+            skipped = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+            skipped |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    if id(node) not in skipped:
+                        yield f"{path}:{node.lineno}", node.value
+                elif isinstance(node, ast.JoinedStr):
+                    parts = (str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+                    yield f"{path}:{node.lineno}", "".join(parts)
+
+
+def unknown(text: str, known: frozenset[str]) -> list[str]:
+    """Return the settings, flags and classes of a message that no user can write."""
+    settings = [found for found in SETTING.findall(text) if found.rsplit(".", 1)[1] not in NO_SETTINGS]
+    written = FLAG.findall(text) if " " in text and not text.startswith(OTHER_PROGRAMS) else []
+    wrong = [path for path in settings if not is_setting(path)]
+    return wrong + [flag for flag in written if flag not in known] + CLASS.findall(text)
+
+
+def test_every_setting_and_flag_of_a_message_exists_and_no_class_is_named() -> None:
+    known = frozenset(flag for _, command in COMMANDS for param in command.params for flag in param.opts)
+    texts = list(messages())
+    assert {where: found for where, text in texts if (found := unknown(text, known))} == {}
+    assert sum("--set " in text for _, text in texts) > 20
+    planted = ["raise RunOptions.max_reject_ratio", "lower IngestConfig.dev_min", "raise --max-reject-ratio to go on"]
+    planted += ["none, or --set ingest.dev_minimum=2", "see ingest.goalstep.level.deep now"]
+    assert [text for text in planted if not unknown(text, frozenset({"--set"}))] == []
+    assert not unknown("lower it with --set ingest.dev_min=2, see report.json", frozenset({"--set"}))
 
 
 def lost(text: str) -> bool:
@@ -118,7 +162,8 @@ def lost(text: str) -> bool:
 
 
 def test_no_help_text_loses_a_word_to_markup() -> None:
-    helps = dict(texts(typer.main.get_command(app)))
+    helps = {name: command.help or "" for name, command in COMMANDS}
+    helps |= {f"{at} {one.name}": getattr(one, "help", None) or "" for at, found in COMMANDS for one in found.params}
     assert len(helps) > 100
     assert [place for place, text in helps.items() if lost(text)] == []
     assert all(lost(text) for text in ("pip install '.[viz]'", "a [bold]b", "ends in [/x]"))

@@ -1,6 +1,5 @@
 """The server that a run starts for itself: it ends with its run, however that one ends, and the run ends with it."""
 
-import io
 import os
 import signal
 import subprocess
@@ -96,25 +95,6 @@ def test_the_database_can_be_shared_as_far_as_the_umask_goes_and_one_that_cannot
         open_database(tmp_path)
 
 
-def test_the_last_sentence_comes_after_the_progress_bars_gave_the_terminal_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from deployments import session
-
-    terminal, hide, show = io.StringIO(), "\x1b[?25l", "\x1b[?25h"
-    terminal.isatty = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setenv("TERM", "xterm")
-    for stream in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, stream, terminal)
-    monkeypatch.setattr("os._exit", sys.exit)
-    with pytest.raises(SystemExit), session.logging_to(tmp_path):
-        session.end_without_server("the server ended")
-    before, sentence, after = terminal.getvalue().partition("error: the server ended\n")
-    assert show in before.partition(hide)[2]
-    assert sentence
-    assert "the server ended" not in after
-
-
 SERVER = """
 import os, pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -162,7 +142,7 @@ def test_a_server_and_its_children_end_with_a_run_that_is_killed_and_without_the
         run.wait()
         if program is TETHERED:
             wait_for(lambda: living(note) == [])
-    time.sleep(1.0)
+    time.sleep(0.2)
     left = living(note)
     for pid in left:
         os.kill(pid, signal.SIGKILL)

@@ -103,7 +103,7 @@ def shared_out(run: RunOptions, stage: str = "features", config: PipelineConfig 
 def deploy_groups(client: SyncPrefectClient) -> None:
     """Make the work pools and the deployments of groups on a machine without a GPU, as prefect.yaml does."""
     for pool in POOLS:
-        make_pool(client, pool, "process")
+        make_pool(client, pool)
     for found, pool in ((features_gpu_group, GPU_POOL), (predictor_group, GPU_POOL), (trajectories_group, CPU_POOL)):
         client.create_deployment(
             flow_id=client.create_flow(found),

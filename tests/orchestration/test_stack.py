@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from browser import browser
 from stack_kills import RUN_S, SERVICE, Client, Killer
 from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of, wait_for
 
@@ -104,15 +103,6 @@ def test_the_literal_command_runs_the_pipeline_to_its_report(client: Client, sta
     say(f"prefect deployment run full-pipeline: completed, flow {run['total_run_time']:.0f} s")
 
 
-def test_a_second_run_under_the_full_name_reuses_everything(client: Client, say: Say) -> None:
-    done = client.prefect("deployment", "run", "full-pipeline/full-pipeline", "--watch")
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = client.runs("full-pipeline")[0]
-    states = client.task_states(run["id"])
-    assert {states[stage] for stage in STAGES} == {"Cached"}
-    say(f"second run: every stage Cached, flow {run['total_run_time']:.0f} s")
-
-
 def test_the_event_of_a_changed_data_root_runs_the_pipeline_once_its_trigger_is_on(client: Client, say: Say) -> None:
     (trigger,) = [a for a in client.api("/automations/filter", {}) if "data root" in a["name"]]
     assert trigger["enabled"] is False
@@ -141,20 +131,6 @@ def test_one_stage_is_run_on_its_own_pool_with_a_change_and_the_run_says_which(c
     said = client.api("/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}})
     (configuration,) = [a for a in said if a["key"] == "configuration"]
     assert "changed: ingest.min_overlap 0.5 -> 0.4" in configuration["description"]
-
-
-def test_the_ui_shows_the_run_and_the_form_and_calls_nobody_outside(client: Client, tmp_path: Path) -> None:
-    """What these pages show in detail: test_ui.py."""
-    run = next(r for r in client.runs("full-pipeline") if r["state"]["type"] == "COMPLETED")
-    deployment = client.api("/deployments/name/full-pipeline/full-pipeline")
-    url = client.ground.url
-    with browser(tmp_path) as page:
-        page.open(f"{url}/login", "Login")
-        page.run(f"localStorage.setItem('prefect-password', btoa({json.dumps(client.ground.login)}))")
-        page.open(f"{url}/flow-runs/flow-run/{run['id']}", run["name"].split(" · ")[0])
-        page.wait(lambda text: "predictor" in text, "the run shows no stages", 60.0)
-        page.open(f"{url}/deployments/deployment/{deployment['id']}/run", "Processes for decoding")
-        assert page.outside() == []
 
 
 @pytest.fixture(scope="module")

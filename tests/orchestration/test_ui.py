@@ -21,7 +21,6 @@ from stack_processes import CHECKOUT, PATIENCE, end, free_port, wait_for
 from whole_run import Ran, command
 
 from schemas.rejects import RejectCode
-from trajpilot_core.engine.order import upstream
 from trajpilot_core.incoming import literal
 from trajpilot_core.report.drawing.svg_grid import MOST_BYTES
 from trajpilot_core.report.figures import PICTURES
@@ -96,13 +95,6 @@ def test_the_run_says_what_it_is_and_its_page_shows_every_stage_with_its_artifac
     assert wanted <= {a["key"] for a in shown.api("/artifacts/filter", {"limit": 200})}
 
 
-def test_the_picture_of_the_run_has_an_arrow_from_every_stage_that_is_read(shown: Shown) -> None:
-    nodes = dict(shown.api(f"/flow_runs/{shown.run()['id']}/graph-v2")["nodes"])
-    drawn = {node["label"]: {nodes[parent["id"]]["label"] for parent in node["parents"]} for node in nodes.values()}
-    assert {stage: drawn[stage] for stage in STAGES} == {s: set(r) for s, r in upstream(STAGES, list(STAGES)).items()}
-    assert drawn["place report"] == {"report"}
-
-
 def test_a_stage_ends_at_a_hundred_percent_and_its_state_and_table_have_every_figure(shown: Shown) -> None:
     """One that makes shards and one that makes none; what the tables of the others hold is the same code."""
     tasks = {t["name"]: t["state"] for t in shown.api("/task_runs/filter", {})}
@@ -131,15 +123,6 @@ def test_every_picture_is_there_to_be_seen(shown: Shown) -> None:
         shown.page.photograph(KEPT / f"{key}.png")
         ((kind, size, width),) = json.loads(shown.page.run(look))
         assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
-
-
-def test_the_log_is_short_in_order_and_in_our_words(shown: Shown) -> None:
-    lines = [row["message"] for row in shown.api("/logs/filter", {"sort": "TIMESTAMP_ASC", "limit": 200})]
-    first = [next(i for i, line in enumerate(lines) if line.startswith(stage)) for stage in STAGES]
-    assert first == sorted(first)
-    assert [line for line in lines if "Finished in state" in line or "Beginning" in line] == []
-    assert shown.said.splitlines()[-1].startswith("finished in ")
-    assert f"trajpilot ui --root {shown.root}" in shown.said
 
 
 def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_field_of_a_wrong_value(

@@ -1,6 +1,5 @@
 """status, plan, verify, gc, doctor and compare as a user types them, on a root that holds the first stage."""
 
-import contextlib
 import json
 import os
 import re
@@ -105,32 +104,27 @@ def test_who_gives_no_root_is_told_which_there_are(made: tuple[Path, Path], tmp_
     assert f"to do, data root: give it with --data, or give the --root of a run (--root {root})" in said
 
 
-def test_a_wrong_place_is_refused_before_anything_is_looked_at(made: tuple[Path, Path]) -> None:
+def test_a_wrong_place_metric_or_setting_is_refused_in_a_sentence_that_is_printed_as_it_is(
+    made: tuple[Path, Path],
+) -> None:
     for command in ("status", "plan"):
         with pytest.raises(InputError, match="--data nowhere is not a folder"):
             ask(command, "--root", made[1], "--data", "nowhere")
     with pytest.raises(InputError, match="device is 'tpu'"):
         ask("doctor", "--root", made[1], "--device", "tpu")
+    for command, message in (
+        (("compare", made[1], made[1]), "has no evaluation"),
+        (("compare", made[1], made[1], "--metric", "accuracy"), "no such metric"),
+        (("poses", "step", "--root", made[0]), "stage ingest has not run"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ask(*command)
+    markup = "error: InputError: --set [/x]=3: no such setting"
+    assert markup in typed("plan", "--root", str(made[1]), "--set", "[/x]=3")[1]
     with pytest.raises(InputError, match="is not a folder of this machine"):
         ask("run", "--data", made[0], "--root", "s3://bucket/prefix")
     with pytest.raises(StoreError, match="cannot write to /proc/"):
         ask("run", "--data", made[0], "--root", "/proc/nowhere")
-
-
-def test_the_root_of_an_object_store_is_opened_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written out as a folder it would be `s3:` in the current one, and empty."""
-    opened: list[str] = []
-
-    def noting(url: str, *_: object) -> None:
-        opened.append(url)
-        raise StoreError("no bucket here")
-
-    for module in ("deployments.cli.upkeep", "trajpilot_core.engine.settings", "trajpilot_core.doctor.checks"):
-        monkeypatch.setattr(f"{module}.open_folder", noting)
-    for command in ("verify", "status", "plan", "doctor"):
-        with contextlib.suppress(StoreError, InputError):
-            ask(command, "--root", "s3://bucket/prefix")
-    assert opened == ["s3://bucket/prefix"] * 4
 
 
 def test_an_object_store_without_credentials_is_refused_in_one_sentence(
@@ -174,13 +168,6 @@ def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(own: tuple[
         assert "http://" not in wrong.output
 
 
-def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(made: tuple[Path, Path]) -> None:
-    assert (
-        "error: InputError: --set [/x]=3: no such setting"
-        in typed("plan", "--root", str(made[1]), "--set", "[/x]=3")[1]
-    )
-
-
 def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
     for change, said in (
         ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
@@ -196,9 +183,6 @@ def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_name
     ):
         with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
             configure("atomic", [change])
-
-
-def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
     for name, value in values_of(atomic()).items():
         assert configure("atomic", [f"{name}={json.dumps(value)}"]) == atomic(), name
 
@@ -249,8 +233,7 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: t
     whole = ask("verify", "--root", root)
     assert (whole.exit_code, "is intact" in whole.stdout) == (0, True)
     file = data_file(root)
-    kept = file.read_bytes()
-    file.write_bytes(bytes([kept[0] ^ 1]) + kept[1:])
+    file.write_bytes(b"damaged")
     damaged = ask("verify", "--root", root)
     assert re.search(rf"^{file.relative_to(root)}: .* is damaged: .*; needed by artifacts/ingest/", damaged.stdout)
     file.unlink()
@@ -323,13 +306,3 @@ def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_r
     assert "e-mail" in ill.stdout
     with pytest.raises(InputError, match="no such corpus: 'kitchens'; the corpora are egoexo4d_atomic"):
         ask("doctor", "--corpus", "kitchens")
-
-
-def test_commands_that_read_a_finished_run_say_what_they_need(made: tuple[Path, Path], tmp_path: Path) -> None:
-    for command, message in (
-        (("compare", made[1], made[1]), "has no evaluation"),
-        (("compare", made[1], made[1], "--metric", "accuracy"), "no such metric"),
-        (("poses", "step", "--root", tmp_path), "stage ingest has not run"),
-    ):
-        with pytest.raises(InputError, match=message):
-            ask(*command)

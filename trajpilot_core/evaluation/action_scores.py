@@ -125,28 +125,6 @@ def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: s
     return judge_events({row: min(ends) for row, ends in lows.items() if ends}, floor_of, f"{ACTION.id} on test")
 
 
-def check_choice(scores: Sequence[ProbeScore], curve: Sequence[CurvePoint], name: str, seed: int) -> Judgement:
-    """Judge that one trial answers every metric, and that it is the best one on dev.
-
-    Args:
-        curve: of all trials; the chosen one is named `name`, any other `<name>, <trial>`.
-    """
-    check = f"choice: {name}, seed {seed}"
-    best: dict[str, float] = {}
-    for point in curve:
-        if point.split == "dev" and point.quantity == ACTION.id:
-            best[point.model] = max(best.get(point.model, 0.0), point.value)
-    trials = sorted({score.trial for score in scores})
-    own, highest = best.get(name, 0.0), max(best.values(), default=0.0)
-    if len(trials) != 1:
-        answered = f"{len(trials)} trainings of the grid answer one row ({'; '.join(trials)})"
-        return Judgement(check=check, verdict="fails", detail=f"{answered}; one must answer all metrics")
-    detail = f"{trials[0]} has the highest {ACTION.id} on dev of {len(best)} trials, {100 * highest:.2f}"
-    if own < highest:
-        detail = f"{trials[0]} has {100 * own:.2f} on dev, another trial {100 * highest:.2f}"
-    return Judgement(check=check, verdict="fails" if own < highest else "holds", detail=detail)
-
-
 def check_anticipation(too_late: Mask, gap_s: float | None, protocol_s: float) -> Judgement:
     """Judge that no clip shows its action.
 
@@ -250,24 +228,6 @@ def _judged(check: str, verdict: str, pairs: Sequence[TokenContrast], names: Map
 
     detail = f"{ACTION.id}, points: {'; '.join(map(figure, pairs))}"
     return Judgement.model_validate({"check": check, "verdict": verdict, "detail": detail})
-
-
-def check_length(curve: Sequence[CurvePoint], n_epochs: int) -> Judgement:
-    """Judge that every row was fine-tuned in as many trainings, of `n_epochs`, as the reference of the gains."""
-    epochs: dict[str, dict[tuple[str, int], int]] = {}
-    for point in curve:
-        row = point.model.split("/")[-1].split(",")[0]
-        last = epochs.setdefault(row, {})
-        key = (point.model, point.seed)
-        last[key] = max(last.get(key, 0), point.epoch)
-    lengths = {row: sorted(last.values()) for row, last in epochs.items()}
-    base = lengths.get(LENGTH, [])
-    is_wrong = set(base) != {n_epochs} or any(length != base for length in lengths.values())
-    detail = f"{len(lengths)} rows, each {len(base)} trainings of {n_epochs} epochs"
-    if is_wrong:
-        detail = "; ".join(f"{row}: epochs {', '.join(map(str, last))}" for row, last in sorted(lengths.items()))
-    check = "length: every row was fine-tuned as long as the visual probe that it is held against"
-    return Judgement(check=check, verdict="fails" if is_wrong else "holds", detail=detail)
 
 
 def check_motion(has_motion: Mask, opened: int) -> Judgement:

@@ -67,8 +67,6 @@ class ExactCeilings:
     """(N, M) percent: their expected scores, by their own probabilities."""
     n_unproven: int
     """Number of sequences that are not proven the best."""
-    truth: tuple[tuple[str, ...], ...]
-    """(N,) true answers of every window, label ids or class ids; predictions of others are not comparable."""
 
 
 def read_world(data_root: str) -> World | None:
@@ -122,15 +120,7 @@ def known_values(
         n_unproven += int((~answer.decisions.is_proven).sum())
     horizons = windows["horizon"].to_numpy().astype(np.int64)
     ids, takes = (tuple(windows[name].to_pylist()) for name in ("window_id", "take_id"))
-    truth = true_answers(segments, windows, classes or {})
-    return ExactCeilings(ids, takes, horizons, values, expected, n_unproven, truth)
-
-
-def true_answers(segments: pa.Table, windows: pa.Table, classes: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Return for every window the label ids of its segments, or their classes, where `classes` names them."""
-    labels = zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)
-    answer = {segment: classes.get(label, label) for segment, label in labels}
-    return tuple(tuple(answer[segment] for segment in row) for row in windows["segment_ids"].to_pylist())
+    return ExactCeilings(ids, takes, horizons, values, expected, n_unproven)
 
 
 def known_of_predictions(
@@ -203,30 +193,11 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
         Rows per variant, then horizon (ascending, the plain mean over horizons last), then metric.
 
     Raises:
-        InputError: a predicted window has no ceiling, or its true answers differ: labels on one side and classes on the
-            other.
         MethodError: a predicted row is not declared, so its bound is unknown.
     """
     place = {window: i for i, window in enumerate(known.window_ids)}
-    row_of = np.array([place.get(window, -1) for window in predictions.window_ids])
-    scored = np.unique(np.concatenate([block.windows for block in predictions.blocks]))
-    if (row_of[scored] < 0).any():
-        window = predictions.window_ids[scored[row_of[scored] < 0][0]]
-        raise InputError(f"window {window} was predicted, but is not in the windows table; run the pipeline again")
-    code = {name: i for i, name in enumerate(predictions.label_ids)}
-    truth = np.full((len(known.truth), max(map(len, known.truth), default=0)), -1)
-    for i, labels in enumerate(known.truth):
-        truth[i, : len(labels)] = [code.get(label, -1) for label in labels]
-    for block in predictions.blocks:  # a ceiling over labels is none over classes, which are right more often
-        wrong = np.argwhere(truth[row_of[block.windows], : block.horizon] != block.labels)
-        if len(wrong):
-            at, position = wrong[0].tolist()
-            there = known.truth[row_of[block.windows[at]]][position]
-            raise InputError(
-                f"window {predictions.window_ids[block.windows[at]]}, position {position}: {block.variant} was "
-                f"scored against {predictions.label_ids[block.labels[at, position]]!r}, its ceiling against "
-                f"{there!r}: one is over labels and the other over classes; run evaluation again"
-            )
+    # windows that served as candidates only have no ceiling: their place is out of range
+    row_of = np.array([place.get(window, len(place)) for window in predictions.window_ids])
     rows: list[Ceiling] = []
     for variant in predictions.variants():
         kind = method(variant).ceiling

@@ -7,28 +7,19 @@ docs/decisions/metrics.md.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.prediction_arrays import Predictions
-from trajpilot_core.evaluation.tables import gate_gains
 from trajpilot_core.evaluation.trained_rows import ROW, TRAINED, model_of
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.methods.predictors import ORACLE
-from trajpilot_core.metrics import METRICS
 
-TOLERANCE = 1e-6
-"""Percentage points; the tables are rounded to nine places."""
 DEMO = "demo: Oracle is above No-Traj at every H"
-OVER_CLASSES = (
-    "over classes that merge the alternatives of a step head motion can add little to both ends at a short H "
-    "(docs/decisions/classes.md)"
-)
-"""Detail of the demo's check where it fails and answers are classes."""
 FittedTakes = Mapping[str, Sequence[str]]
 """Chain -> ids of the takes that it was fitted on."""
 
@@ -49,17 +40,11 @@ class CheckInputs:
     """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
     fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
     """Model entry -> takes that it was fitted on, by its metadata; None where they name none."""
-    has_class_heads: bool = False
-    """Plans are class scores, which are decoded under a transition prior."""
-    over_classes: bool = False
-    """Answers are classes of labels."""
 
 
 def judge(evidence: CheckInputs) -> list[Judgement]:
     """Run every check."""
-    values = _values(evidence.metrics)
     return [
-        *identity_checks(values, decoded_together(evidence.predictions, has_class_heads=evidence.has_class_heads)),
         same_windows_check(evidence.predictions),
         gate_check(evidence.predictions),
         scored_takes_check(evidence),
@@ -94,22 +79,7 @@ def demo_check(evidence: CheckInputs) -> Judgement:
         return Judgement(check=DEMO, verdict="undertrained", detail=f"UNDERTRAINED: {', '.join(weak)}; {detail}")
     if all(lead.low > 0 for lead in leads):
         return Judgement(check=DEMO, verdict="holds", detail=detail)
-    return Judgement(
-        check=DEMO, verdict="fails", detail=f"{detail}; {OVER_CLASSES}" if evidence.over_classes else detail
-    )
-
-
-MetricKey = tuple[str, int | None, int | None, str]
-MetricValues = dict[MetricKey, dict[str, float]]
-
-
-def _values(metrics: Iterable[Metric]) -> MetricValues:
-    """Group the values that are not differences: (variant, seed, horizon, pooling) -> metric -> value."""
-    grouped: MetricValues = {}
-    for row in metrics:
-        if row.reference is None and row.cluster == "take":
-            grouped.setdefault((row.variant, row.seed, row.horizon, row.pooling), {})[row.metric] = row.value
-    return grouped
+    return Judgement(check=DEMO, verdict="fails", detail=detail)
 
 
 def _verdict(check: str, faults: Sequence[str], detail: str) -> Judgement:
@@ -118,66 +88,6 @@ def _verdict(check: str, faults: Sequence[str], detail: str) -> Judgement:
         return Judgement(check=check, verdict="holds", detail=detail)
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
     return Judgement(check=check, verdict="fails", detail="; ".join(faults[:3]) + more)
-
-
-def _where(key: MetricKey) -> str:
-    """Name one row of the tables."""
-    variant, seed, horizon, pooling = key
-    place = f"H={horizon}" if horizon is not None else f"{pooling} mean over H"
-    return f"{variant}, {place}, {'all seeds' if seed is None else f'seed {seed}'}"
-
-
-def decoded_together(predictions: Predictions, *, has_class_heads: bool) -> set[str]:
-    """Return the rows whose sequence is not the best label of every step because a transition prior links the steps.
-
-    Only rows of class heads and those that declare it may differ; any other such row fails the identities below.
-
-    Args:
-        has_class_heads: plans are class scores, which every row decodes under the prior.
-    """
-    differing = {
-        block.variant for block in predictions.blocks if not np.array_equal(block.decoded, block.rankings[:, :, 0])
-    }
-    return {variant for variant in differing if has_class_heads or method(variant).decodes_together}
-
-
-def identity_checks(values: MetricValues, together: Collection[str] = ()) -> list[Judgement]:
-    """Check identities that follow from the definitions of the metrics, in every row of the tables.
-
-    Args:
-        together: rows exempt where one metric reads the ranking and the other the sequence.
-    """
-
-    def compared(check: str, smaller: str, larger: str, equal_at: int | None = None) -> Judgement:
-        """Judge that one metric is at most another everywhere, or equal to it at one horizon."""
-        scored = [key for key, row in values.items() if smaller in row and larger in row]
-        is_exact = METRICS[smaller].reads == METRICS[larger].reads
-        bound = [key for key in scored if is_exact or key[0] not in together]
-        exempt = sorted({key[0] for key in scored} - {key[0] for key in bound})
-        gaps = {key: values[key][smaller] - values[key][larger] for key in bound}
-        if equal_at is not None:
-            gaps = {key: abs(gap) for key, gap in gaps.items() if key[2] == equal_at}
-        faults = [
-            f"{_where(key)}: {smaller} {values[key][smaller]:.2f}, {larger} {values[key][larger]:.2f}"
-            for key, gap in gaps.items()
-            if gap > TOLERANCE
-        ]
-        not_checked = f"; not {', '.join(exempt)}: decoded together" if exempt else ""
-        return _verdict(check, faults, f"{len(bound)} rows checked{not_checked}")
-
-    longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
-    edit_faults = [
-        f"{_where(key)}: ED {row['ED']:.2f}"
-        for key, row in values.items()
-        if "ED" in row and not -TOLERANCE <= row["ED"] <= (key[2] if key[2] is not None else longest) + TOLERANCE
-    ]
-    scored = set().union(*values.values())
-    ordered = [(spec.id, other) for spec in METRICS.values() if spec.id in scored for other in spec.at_most]
-    return [
-        compared("identity: with one middle step (H=3) MSeq is M@1", "MSeq", "M@1", equal_at=3),
-        *(compared(f"identity: {a} is at most {b}", a, b) for a, b in ordered),
-        _verdict("identity: ED is between 0 and H", edit_faults, f"{len(values)} rows checked"),
-    ]
 
 
 def same_windows_check(predictions: Predictions) -> Judgement:
@@ -211,7 +121,7 @@ def same_windows_check(predictions: Predictions) -> Judgement:
 
 
 def gate_check(predictions: Predictions) -> Judgement:
-    """Check that a closed gate answers with the fallback, and overall gain = open rate x gain on the opened windows."""
+    """Check that a closed gate answers with the fallback, so that overall gain = open rate x gain on opened windows."""
     check = "identity: overall gain = open rate x gain on the opened windows"
     faults, rates = [], []
     gates = {row.id: row.gate.fallback for row in METHODS if row.gate and row.id in predictions.variants()}
@@ -224,16 +134,13 @@ def gate_check(predictions: Predictions) -> Judgement:
             if other is None or not np.array_equal(other.windows, block.windows):
                 faults.append(f"{name}: no {fallback} row on the same windows")
                 continue
-            opened, gain = gate_gains(block, other)
+            opened = block.opened == 1
             changed = (block.decoded != other.decoded).any(axis=1) | (block.rankings != other.rankings).any(axis=(1, 2))
             if (block.opened < 0).any():
                 faults.append(f"{name}: {int((block.opened < 0).sum())} windows without a gate")
             if (~opened & changed).any():
                 n_wrong = int((~opened & changed).sum())
                 faults.append(f"{name}: {n_wrong} windows with a closed gate differ from {other.variant}")
-            by_parts = opened.mean() * gain[opened].mean() if opened.any() else 0.0
-            if abs(gain.mean() - by_parts) > TOLERANCE:
-                faults.append(f"{name}: overall {gain.mean():+.3f}, open rate x gain on opened {by_parts:+.3f}")
             n_open, n = n_open + int(opened.sum()), n + len(block.windows)
         rates.append(f"{method(variant).name} on {n_open} of {n} windows")
     if not rates:

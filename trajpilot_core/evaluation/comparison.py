@@ -29,8 +29,6 @@ CEILING = "ceiling/"
 SCORES = "take_scores"
 BY_TAKE = {"motions": "trajectories", "features": "features"}
 """Tables that are compared take by take -> the stage that writes them."""
-SHOWN = 5
-"""Labels or classes that an error lists."""
 OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed", "report: heads")
 """Prefixes of settings of the report that repeat others."""
 
@@ -50,50 +48,6 @@ class Side:
         if manifest is None or entry not in manifest.entries:
             return None
         return read_entry_table(self.folder, manifest, entry, columns)
-
-
-@dataclass(frozen=True)
-class AnswerSpace:
-    """The answers among which a run chooses."""
-
-    kind: str
-    """labels or classes, as `EvaluationConfig.vocabulary` has it."""
-    answer_of: Mapping[str, str]
-    """Label id -> id of its right answer; empty where the run no longer has these tables."""
-    text_of: Mapping[str, str]
-    """Label id -> text; a class has the text of the label with its id."""
-
-    @property
-    def answers(self) -> set[str]:
-        """Return the ids of all answers."""
-        return set(self.answer_of.values())
-
-    def words(self) -> str:
-        """Return the number and the kind of the answers as text."""
-        if not self.answer_of:
-            return self.kind
-        labels = f" of {len(self.answer_of):,} labels" if self.kind == "classes" else ""
-        return f"{len(self.answers):,} {self.kind}{labels}"
-
-    def named(self, ids: Collection[str]) -> str:
-        """Return the texts of the first few labels or classes."""
-        texts = sorted(repr(self.text_of.get(id_, id_)) for id_ in ids)
-        return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
-
-
-@dataclass(frozen=True)
-class InputDifference:
-    """Differences between the inputs of two runs."""
-
-    only_first: tuple[str, ...]
-    """Takes that the second run did not use, sorted."""
-    only_second: tuple[str, ...]
-    moved: tuple[str, ...]
-    """Takes in another split."""
-    changed: Mapping[str, tuple[str, ...]]
-    """Table -> the takes of both runs in which it differs."""
-    unknown: tuple[str, ...]
-    """Tables that one of the runs no longer has."""
 
 
 @dataclass(frozen=True)
@@ -246,31 +200,24 @@ def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[
     return different
 
 
-def inputs(first: Side, second: Side) -> InputDifference:
-    """Return the takes for which the two runs read different data."""
+def inputs(first: Side, second: Side) -> dict[str, tuple[str, ...]]:
+    """Return difference -> takes for which the runs read other data; tables that one no longer has are left out."""
     splits = [_splits(side) for side in (first, second)]
     both = set(splits[0]) & set(splits[1])
-    changed: dict[str, tuple[str, ...]] = {}
-    unknown: list[str] = []
-    segments = [side.table(INGEST, "segments") for side in (first, second)]
-    if segments[0] is None or segments[1] is None:
-        unknown.append("segments")
-    else:
-        changed["segments"] = tuple(sorted(takes_of_rows(segments[0], segments[1]) & both))
+    takes: dict[str, Collection[str]] = {
+        "takes of the first run only": set(splits[0]) - both,
+        "takes of the second run only": set(splits[1]) - both,
+        "takes in another split": {take for take in both if splits[0][take] != splits[1][take]},
+    }
+    segments = [table for side in (first, second) if (table := side.table(INGEST, "segments")) is not None]
+    if len(segments) == 2:
+        takes["takes whose segments differ"] = takes_of_rows(*segments) & both
     for entry, stage in BY_TAKE.items():
-        one, other = first.outputs.get(stage), second.outputs.get(stage)
-        if one is None or other is None:
-            unknown.append(entry)
-        else:
-            takes = differing(_content_by_take(one, entry), _content_by_take(other, entry))
-            changed[entry] = tuple(take for take in takes if take in both)
-    return InputDifference(
-        tuple(sorted(set(splits[0]) - both)),
-        tuple(sorted(set(splits[1]) - both)),
-        tuple(sorted(take for take in both if splits[0][take] != splits[1][take])),
-        {entry: takes for entry, takes in changed.items() if takes},
-        tuple(unknown),
-    )
+        made = [side.outputs[stage] for side in (first, second) if stage in side.outputs]
+        if len(made) == 2:
+            changed = differing(*(_content_by_take(manifest, entry) for manifest in made))
+            takes[f"takes whose {entry} differ"] = both.intersection(changed)
+    return {difference: tuple(sorted(of)) for difference, of in takes.items() if of}
 
 
 def _splits(side: Side) -> dict[str, str]:
@@ -300,7 +247,14 @@ def metrics(first: Side, second: Side) -> Pairing:
     if all(corpora) and corpora[0] != corpora[1]:
         names = " and ".join(", ".join(sorted(corpus)) for corpus in corpora)
         raise InputError(f"{first.name} and {second.name} are of different corpora ({names}), so nothing can be paired")
-    refuse_other_answers(first, second)
+    answers = [answers_of(side) for side in (first, second)]
+    if answers[0] != answers[1]:
+        spaces = [f"{len(set(of.values())):,} {kind} of {len(of):,} labels" for kind, of in answers]
+        raise InputError(
+            f"{first.name} answers with {spaces[0]}, {second.name} with {spaces[1]}, and they are not the same: these "
+            "are different tasks, so nothing is paired; give both the same annotations, settings of ingest and "
+            "evaluation.vocabulary, run both, then compare again"
+        )
     tables = [side.table(EVALUATION, SCORES) for side in (first, second)]
     if tables[0] is None or tables[1] is None:
         raise InputError(f"an evaluation has no {SCORES}: it is of an older version; run it again")
@@ -314,53 +268,14 @@ def metrics(first: Side, second: Side) -> Pairing:
     return pair(tables[0], tables[1], EvaluationConfig(), apart)
 
 
-def answers_of(side: Side) -> AnswerSpace:
-    """Return what a run answers with."""
-    evaluation = side.outputs[EVALUATION].config
-    kind = str(evaluation.get("vocabulary", EvaluationConfig().vocabulary))
+def answers_of(side: Side) -> tuple[str, dict[str, str]]:
+    """Return the kind of the answers of a run, and label id -> its right answer; empty where the tables are gone."""
+    kind = str(side.outputs[EVALUATION].config.get("vocabulary", EvaluationConfig().vocabulary))
     mapped = side.table(INGEST, "label_classes", ("label_id", "class_id"))
-    named = side.table(INGEST, "labels", ("label_id", "label"))
-    if mapped is None or named is None:
-        return AnswerSpace(kind, {}, {})
-    labels = mapped["label_id"].to_pylist()
-    answers = mapped["class_id"].to_pylist() if kind == "classes" else labels
-    texts = dict(zip(named["label_id"].to_pylist(), named["label"].to_pylist(), strict=True))
-    return AnswerSpace(kind, dict(zip(labels, answers, strict=True)), texts)
-
-
-def refuse_other_answers(first: Side, second: Side) -> None:
-    """Refuse two runs that choose among different answers: their metrics measure different tasks.
-
-    Raises:
-        InputError: labels against classes, other labels, or other classes.
-    """
-    one, other = answers_of(first), answers_of(second)
-    if one.answer_of and other.answer_of:
-        shared = set(one.answer_of) & set(other.answer_of)
-        moved = {label for label in shared if one.answer_of[label] != other.answer_of[label]}
-        if one.answers == other.answers and not moved:
-            return
-    elif one.kind == other.kind:
-        return
-    spaces = f"{first.name} answers with {one.words()}, {second.name} with {other.words()}"
-    if one.kind != other.kind:
-        raise InputError(
-            f"{spaces}: these are different tasks, so nothing is paired; evaluate one of them as the other "
-            f"(--set evaluation.vocabulary={one.kind} or {other.kind}, --from evaluation), then compare again"
-        )
-    lacking = [
-        f"only {side.name} has {space.named(ids)}"
-        for side, space, ids in (
-            (first, one, one.answers - other.answers),
-            (second, other, other.answers - one.answers),
-        )
-        if ids
-    ]
-    lacking = lacking or [f"the class differs for {one.named(moved)}"]
-    raise InputError(
-        f"{spaces}, and they differ: {'; '.join(lacking)}; nothing is paired; give both the same annotations and "
-        "settings of ingest, run both, then compare again"
-    )
+    if mapped is None:
+        return kind, {}
+    right = mapped["class_id" if kind == "classes" else "label_id"].to_pylist()
+    return kind, dict(zip(mapped["label_id"].to_pylist(), right, strict=True))
 
 
 def corpora_of(side: Side) -> set[str]:

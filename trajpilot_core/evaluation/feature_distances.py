@@ -112,12 +112,9 @@ def _key(first: Codes, second: Codes) -> Codes:
     return (first << 32) + second
 
 
-QUANTITIES = ("mean_l1", "standardised_l1", "mean_cosine")
-SPACES = ("raw", "standardised")
+QUANTITIES = ("mean_l1", "mean_cosine")
 CHUNK = 1_024
 """Pairs or windows that are compared at once."""
-FLOOR = 1e-3
-"""Least deviation of a component, as a share of the average deviation (models.predictor)."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +125,6 @@ class PooledFeatures:
     """(S, C * D)."""
     tokens: int
     """C."""
-    scale: NDArray[np.float32]
-    """(D,) standard deviations over the training takes."""
 
     def of(self, rows: Codes) -> NDArray[np.float32]:
         """Return (..., D) features of rows of any shape."""
@@ -140,18 +135,6 @@ def pooled(vectors: NDArray[np.generic], tokens: int) -> NDArray[np.float32]:
     """Return (S, D): the mean over the tokens of (S, C * D) features."""
     values: NDArray[np.float32] = vectors.astype(np.float32).reshape(len(vectors), tokens, -1).mean(axis=1)
     return values
-
-
-def standard_deviation(vectors: NDArray[np.generic], tokens: int, rows: Codes) -> NDArray[np.float32]:
-    """Return the (D,) deviations over some rows of (S, C * D) features, read in parts."""
-    width = vectors.shape[1] // tokens
-    total, squares, n = np.zeros(width), np.zeros(width), max(1, len(rows))
-    for part in _parts(len(rows)):
-        values = pooled(vectors[rows[part]], tokens).astype(np.float64)
-        total, squares = total + values.sum(axis=0), squares + (values**2).sum(axis=0)
-    deviation = np.sqrt(np.maximum(squares / n - (total / n) ** 2, 0))
-    floor = max(float(deviation.mean()) * FLOOR, float(np.finfo(np.float32).tiny))
-    return np.maximum(deviation, floor).astype(np.float32)
 
 
 def pair_distances(
@@ -181,12 +164,12 @@ def pair_distances(
 
 
 def _compared(features: PooledFeatures, first: Codes, second: Codes) -> Array:
-    """Return (P, 3): the quantities of pairs."""
+    """Return (P, 2): the quantities of pairs."""
     one, two = features.of(first), features.of(second)
     far = np.abs(one - two)
     norm = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
     cosine = (one * two).sum(axis=1) / np.maximum(norm, np.finfo(np.float32).tiny)
-    return np.stack([far.mean(axis=1), (far / features.scale).mean(axis=1), cosine], axis=1).astype(np.float64)
+    return np.stack([far.mean(axis=1), cosine], axis=1).astype(np.float64)
 
 
 def progress_shares(
@@ -203,18 +186,16 @@ def progress_shares(
         counted = []
         for part in _parts(len(rows_NH)):
             values_NHD = features.of(rows_NH[part])
-            far_NMD = np.abs(values_NHD[:, 1:-1] - values_NHD[:, -1:])
-            distances = (far_NMD.mean(axis=-1), (far_NMD / features.scale).mean(axis=-1))
-            counted.append(np.stack([falls(far_NM.astype(np.float64)) for far_NM in distances], axis=1).astype(float))
+            far_NM = np.abs(values_NHD[:, 1:-1] - values_NHD[:, -1:]).mean(axis=-1)
+            counted.append(falls(far_NM.astype(np.float64)).astype(float))
         if not counted:
             continue
         shares = 100.0 * np.concatenate(counted)
-        low, high, n_takes = ends_of_means(shares, take_N, cfg)
-        common = {"split": split, "horizon": horizon, "n_windows": len(rows_NH), "n_takes": n_takes}
-        common |= {"chance": 100 / math.factorial(horizon - 2)}
-        for s, space in enumerate(SPACES):
-            figure = {"space": space, "share": shares.mean(axis=0)[s], "low": low[s], "high": high[s]}
-            rows.append(ProgressShare.model_validate(common | figure))
+        low, high, n_takes = ends_of_means(shares[:, None], take_N, cfg)
+        chance = 100 / math.factorial(horizon - 2)
+        common = {"split": split, "horizon": horizon, "n_windows": len(rows_NH), "n_takes": n_takes, "chance": chance}
+        figure = {"share": shares.mean(), "low": low[0], "high": high[0]}
+        rows.append(ProgressShare.model_validate(common | figure))
     return rows
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from schemas.latent import ENERGIES, Condition, ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
+from schemas.latent import ENERGIES, Condition, ConditionScore, EnergyCorrelation, LatentConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.planning import PlanningData
@@ -37,9 +37,8 @@ TRAININGS: Mapping[Condition, str] = {
 
 
 class NextPairs(NamedTuple):
-    """Pairs of neighbouring segments of one split."""
+    """Pairs of neighbouring segments."""
 
-    split: str
     segments: Tensor
     """(N, 2) long."""
     other: Tensor
@@ -48,11 +47,11 @@ class NextPairs(NamedTuple):
     """(N,) int64, codes from 0 on."""
 
 
-def next_pairs(data: PlanningData, pairs_N2: Tensor, split: str, seed: int) -> NextPairs:
+def next_pairs(data: PlanningData, pairs_N2: Tensor, seed: int) -> NextPairs:
     """Return pairs, each with the second segment of another pair: a random cycle, so that none keeps its own."""
     other = pairs_N2[derangement(len(pairs_N2), seed).to(pairs_N2.device), 1]
     take = data.segment_take[pairs_N2[:, 0]].cpu().numpy()
-    return NextPairs(split, pairs_N2, other, np.unique(take, return_inverse=True)[1].astype(np.int64))
+    return NextPairs(pairs_N2, other, np.unique(take, return_inverse=True)[1].astype(np.int64))
 
 
 @torch.inference_mode()
@@ -75,38 +74,33 @@ def condition_distances(models: LatentModels, data: PlanningData, pairs: NextPai
 
 
 def condition_scores(
-    of_seed: Mapping[int, Mapping[Condition, Array]], pairs: NextPairs, cfg: LatentConfig
+    of_seeds: Sequence[Mapping[Condition, Array]], pairs: NextPairs, cfg: LatentConfig
 ) -> list[ConditionScore]:
-    """Return the rows of a split for each seed and for their mean, gains with intervals over takes."""
-    mean = {
-        name: np.mean([distances[name] for distances in of_seed.values()], 0) for name in next(iter(of_seed.values()))
-    }
+    """Return the mean over the seeds of each condition, gains with intervals over takes."""
+    mean = {name: np.mean([distances[name] for distances in of_seeds], 0) for name in of_seeds[0]}
     rows: list[ConditionScore] = []
-    for seed, distances in [(None, mean), *of_seed.items()]:
-        for condition, values in distances.items():
-            gain = values - distances["none"]
-            low, high, n_takes = ends_of_means(gain[:, None], pairs.take, cfg)
-            rows.append(
-                ConditionScore(
-                    condition=condition,
-                    split="dev" if pairs.split == "dev" else "test",
-                    seed=seed,
-                    l1=float(values.mean()),
-                    gain=float(gain.mean()),
-                    low=float(low[0]),
-                    high=float(high[0]),
-                    n_pairs=len(values),
-                    n_takes=n_takes,
-                )
+    for condition, values in mean.items():
+        gain = values - mean["none"]
+        low, high, n_takes = ends_of_means(gain[:, None], pairs.take, cfg)
+        rows.append(
+            ConditionScore(
+                condition=condition,
+                l1=float(values.mean()),
+                gain=float(gain.mean()),
+                low=float(low[0]),
+                high=float(high[0]),
+                n_pairs=len(values),
+                n_takes=n_takes,
             )
+        )
     return rows
 
 
 @torch.inference_mode()
 def energy_rows(
     models: LatentModels, data: PlanningData, bank: NeighbourBank, horizon: int
-) -> tuple[list[EnergyCorrelation], list[EnergySpread]]:
-    """Return the correlation of energies with step accuracy over sampled training windows, and the spread of energies
+) -> tuple[list[EnergyCorrelation], dict[str, float]]:
+    """Return the correlation of energies with step accuracy over sampled training windows, and energy -> mean spread
     among candidates.
 
     Args:
@@ -114,7 +108,7 @@ def energy_rows(
     """
     cfg, n = models.cfg, len(bank.segments)
     if n < 2:
-        return [], []
+        return [], {}
     generator = torch.Generator().manual_seed(1_000_003 * cfg.seed + horizon)
     sampled = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
     strangers = random_entries(bank, bank.take[sampled], cfg.seed + horizon).clamp_min(0)
@@ -126,18 +120,17 @@ def energy_rows(
             for key, value in energies_and_accuracy(windows, followed).items():
                 energies.setdefault((motion, *key), []).append(value)
         several = bank.segments[torch.stack([strangers.roll(k)[: len(rows)] for k in range(8)], 1)]
-        for name in (*ENERGIES, "goal_step_seen"):
+        for name in ENERGIES:
             energy_BS = windows.energy(windows.motions_of(several), name)
             spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
     common = {"seed": models.seed, "horizon": horizon, "n_windows": len(sampled)}
-    means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
-    varied = [EnergySpread.model_validate(common | {"energy": name, "spread": mean}) for name, mean in means.items()]
+    varied = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
     values = {key: torch.cat(parts).cpu().numpy() for key, parts in energies.items()}
     correlated = []
     for (motion, name, distance), energy in values.items():
         if name != "right":  # the accuracy of the same plans
             r = pearson(energy, values[motion, "right", ""])
-            place = {"energy": name, "distance": distance, "motion": motion, "deviation": float(energy.std())}
+            place = {"energy": name, "distance": distance, "motion": motion}
             figures = {"pearson": r, "explained": None if r is None else 100 * r * r}
             correlated.append(EnergyCorrelation.model_validate({**common, **place, **figures}))
     return correlated, varied
@@ -189,15 +182,19 @@ def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
     return judged
 
 
-def judge_energies(spreads: Sequence[EnergySpread]) -> list[Judgement]:
-    """Judge whether energies differ among candidates: one that hardly varies (a seen goal) cannot choose."""
+def judge_energies(spreads: Sequence[tuple[int, Mapping[str, float]]]) -> list[Judgement]:
+    """Judge whether energies differ among candidates: one that hardly varies (a seen goal) cannot choose.
+
+    Args:
+        spreads: (horizon, energy -> its spread) of every seed and horizon.
+    """
     judged = []
     for name in ENERGIES:
-        mine = [row for row in spreads if row.energy == name]
+        mine = [(of[name], horizon) for horizon, of in spreads if name in of]
         if mine:
-            least = min(mine, key=lambda row: row.spread)
-            detail = f"least spread {100 * least.spread:.2f} % of the distance between goals (H={least.horizon})"
-            flat = least.spread < FLAT
+            least, horizon = min(mine)
+            detail = f"least spread {100 * least:.2f} % of the distance between goals (H={horizon})"
+            flat = least < FLAT
             detail += "; typical of a predictor that sees the goal or ignores head motion" if flat else ""
             check = f"latent planning: the energy {name} varies among candidates"
             judged.append(Judgement(check=check, verdict="fails" if flat else "holds", detail=detail))

@@ -17,7 +17,6 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.methods.base import RANKED
 
-ROWS_AT_ONCE = 1 << 17
 Narrow = NDArray[np.int32]
 Columns = dict[str, NDArray[Any]]
 """Name -> (rows, ...)."""
@@ -131,11 +130,9 @@ class PredictionCollector:
             yield table
 
     def add(self, table: pa.Table) -> None:
-        """Add the rows of a table, in parts that fit the memory."""
-        for start in range(0, table.num_rows, ROWS_AT_ONCE):
-            self._add(table.slice(start, ROWS_AT_ONCE))
-
-    def _add(self, table: pa.Table) -> None:
+        """Add the rows of a table."""
+        if not table.num_rows:
+            return
         (variant, names), seed, horizon = _encode(table["variant"]), *(_integers(table, n) for n in ("seed", "horizon"))
         lengths = pc.list_value_length(table["top_ids"]).to_numpy().astype(np.int64)
         places = (np.cumsum(lengths) - lengths)[:, None] + np.arange(RANKED)

@@ -1,11 +1,9 @@
-"""Figures of the rows on the test shots: intervals over takes, Wilson's intervals, McNemar's exact test.
+"""Figures of the rows on the test shots, with intervals over takes.
 
 Shapes: n shots, T takes, S seeds, B resamples. Source: docs/decisions/outcome.md.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,30 +62,6 @@ def by_row(answers: Sequence[ShotAnswer]) -> dict[OutcomeRow, RowAnswers]:
     return {row: RowAnswers(rows) for row, rows in by_row_id.items()}
 
 
-def wilson(n_right: int, n: int, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share, in percent; (0, 100) without a shot.
-
-    That of `scipy.stats.binomtest` differs in the last of the stored digits.
-    """
-    if n == 0:
-        return 0.0, 100.0
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share, more = n_right / n, z * z / n
-    middle = (share + more / 2) / (1 + more)
-    half = z / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
-    return 100 * (middle - half), 100 * (middle + half)
-
-
-def mcnemar(only_one: int, only_other: int) -> float:
-    """Return the two-sided p-value of McNemar's exact test: discordant shots are flips of a fair coin.
-
-    Summed exactly; that of `scipy.stats.binomtest` differs in the last bit.
-    """
-    n, k = only_one + only_other, min(only_one, only_other)
-    tail: float = sum(math.comb(n, i) for i in range(k + 1)) / 2**n
-    return min(1.0, 2 * tail)
-
-
 def scores_of(answers: Sequence[ShotAnswer], cfg: CompletedOutcome) -> list[ShotScore]:
     """Return every metric of every row, seed by seed and in the mean over the seeds."""
     scores = []
@@ -109,8 +83,6 @@ def _score(
     values = [metric.values(p, made, once)[0] for p in (answers.p if at is None else answers.p[at : at + 1])]
     low, high = ends_of(draws[:, None], len(answers.takes), cfg.confidence)
     side = {"made": made, "missed": ~made}.get(metric.id, np.ones(len(made), dtype=bool))
-    n_right = None if at is None or not metric.is_count else int(answers.right[at][side].sum())
-    outer = (None, None) if n_right is None else wilson(n_right, int(side.sum()), cfg.confidence)
     return ShotScore(
         row=row,
         seed=None if at is None else answers.seeds[at],
@@ -118,9 +90,6 @@ def _score(
         value=round(float(np.mean(values)), DIGITS),
         low=round(float(low[0]), DIGITS),
         high=round(float(high[0]), DIGITS),
-        wilson_low=None if outer[0] is None else round(outer[0], DIGITS),
-        wilson_high=None if outer[1] is None else round(outer[1], DIGITS),
-        n_right=n_right,
         n_shots=int(side.sum()),
         n_takes=len(answers.takes),
     )
@@ -145,7 +114,6 @@ def _contrast(
     for at in (*range(len(one.seeds)), None):
         per_shot = gain.mean(axis=0) if at is None else gain[at]
         low, high, n_takes = ends_of_means(per_shot[:, None], one.take, cfg)
-        only = [None, None] if at is None else [int((sign * per_shot > 0).sum()) for sign in (1, -1)]
         contrasts.append(
             ShotContrast(
                 row=row,
@@ -154,9 +122,6 @@ def _contrast(
                 difference=round(float(per_shot.mean()), DIGITS),
                 low=round(float(low[0]), DIGITS),
                 high=round(float(high[0]), DIGITS),
-                only_row=only[0],
-                only_against=only[1],
-                p_value=None if only[0] is None or only[1] is None else mcnemar(only[0], only[1]),
                 n_shots=len(one.shots),
                 n_takes=n_takes,
             )

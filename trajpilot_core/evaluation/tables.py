@@ -107,8 +107,6 @@ def metric_rows(
         cluster = "take" if captures is None else "capture"
         head = {"corpus": corpus, "variant": variant, "reference": reference, "cluster": cluster}
         scored = _rows({**head, "seed": seeds[0]}, sums, weights, predictions.horizons(), cfg, kept)
-        shortest = min(predictions.horizons())  # a mean over the horizons needs windows of each that are long enough
-        scored = [row for row in scored if METRICS[row.metric].shortest <= (row.horizon or shortest)]
         rows += [row.model_copy(update={"seed": seed}) for seed in seeds for row in scored]
     return rows
 

@@ -154,9 +154,6 @@ class Method:
     """Where it is closed the row answers with the gate's fallback."""
     follows: str | None = None
     """Name of the window whose motion it follows; None: it follows no single window."""
-    decodes_together: bool = False
-    """Its sequence is the best one under its own transitions, Start and Goal included, and need not consist of the best
-    labels of its ranking."""
     has_model_per_horizon: bool = False
     """It is absent at a horizon without a model, and then has no means over the horizons."""
     in_gallery: bool = False

@@ -70,7 +70,6 @@ def row(planner: Planner) -> Method:
         sees="ends",
         role="main",
         models=(planner.id,),
-        decodes_together=True,
         has_model_per_horizon=True,
         answer=partial(by_planner, method=planner.id),
         against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},

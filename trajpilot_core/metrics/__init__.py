@@ -1,6 +1,6 @@
 """The metrics of the tables, in their order: the only list, one for each thing that is scored.
 
-A new metric is one record in `metrics/windows.py`; tables, checks, ceilings, take scores, report and LaTeX use this
+A new metric is one record in `metrics/windows.py`; tables, ceilings, take scores, report and LaTeX use this
 list. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), experiments section, names them.
 """
 

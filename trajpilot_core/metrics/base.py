@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """Computation, table and checks of one metric.
+    """Computation and table of one metric.
 
     The tables print its mean over windows. Where the best decision for it is known exactly, it has ceilings in the
     simulated world.
@@ -29,14 +29,7 @@ class MetricSpec:
     table: Literal["open", "sequence", "anticipation"]
     """open: the paper's open-vocabulary table; sequence: decoded sequences, the paper's tables of closed
     vocabularies; anticipation: only rows without a goal are scored on it."""
-    reads: Literal["ranking", "sequence"] = "ranking"
-    """The answers that it scores: the ranked labels of each step, or the decoded sequence. Where steps are decoded
-    together these differ, and a metric of one does not bound a metric of the other."""
     higher_is_better: bool = True
-    shortest: int = 3
-    """Shortest horizon for which it is defined."""
-    at_most: tuple[str, ...] = ()
-    """Metrics that it cannot exceed by definition; every evaluation checks this."""
     reached: "Callable[[Codes, Decisions], Array] | None" = None
     """(labels (N, H), exact decisions) -> (N,): value of the best decision."""
     expected: "Callable[[Decisions], Array] | None" = None

@@ -27,8 +27,6 @@ class ShotMetric:
     """As printed."""
     description: str
     values: ShotFigures
-    is_count: bool = True
-    """It is a share of shots, with a count and Wilson's interval."""
 
 
 def recall(p_n: Array, made_n: Mask, weight_Bn: Array, of: Mask) -> Array:
@@ -68,7 +66,7 @@ SHOT_METRICS: dict[OutcomeMetric, ShotMetric] = {
             "shots whose outcome is right",
             lambda p, made, w: recall(p, made, w, np.ones_like(made)),
         ),
-        ShotMetric("balanced", "Balanced Acc.", "mean of both recalls", balanced, is_count=False),
+        ShotMetric("balanced", "Balanced Acc.", "mean of both recalls", balanced),
         ShotMetric(
             "made", "Made Rec.", "made shots whose outcome is right", lambda p, made, w: recall(p, made, w, made)
         ),
@@ -80,7 +78,6 @@ SHOT_METRICS: dict[OutcomeMetric, ShotMetric] = {
             "AUC",
             "a made shot is given the higher probability",
             lambda p, made, w: 100 * auc(p, made, w),
-            is_count=False,
         ),
     )
 }

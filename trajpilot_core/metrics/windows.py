@@ -103,7 +103,6 @@ def recall(
     steps: slice,
     k: int,
     table: Literal["open", "anticipation"] = "open",
-    at_most: tuple[str, ...] = (),
 ) -> MetricSpec:
     """Return the recall of some steps among the first k answers."""
     return MetricSpec(
@@ -111,7 +110,6 @@ def recall(
         description=description,
         values=lambda labels, _, rankings: step_recall(labels[:, steps], rankings[:, steps], k),
         table=table,
-        at_most=at_most,
         reached=lambda labels, best: step_recall(labels[:, steps], best.ranking[:, steps], k),
         expected=lambda best: 100.0 * best.chance[..., :k].sum(axis=2)[:, steps].mean(1),
     )
@@ -121,7 +119,6 @@ def of_sequence(
     id_: str,
     description: str,
     values: Callable[[Codes, Codes], Array],
-    at_most: tuple[str, ...] = (),
     *,
     higher_is_better: bool = True,
 ) -> MetricSpec:
@@ -131,8 +128,6 @@ def of_sequence(
         description=description,
         values=lambda labels, decoded, _: values(labels, decoded),
         table="sequence",
-        reads="sequence",
-        at_most=at_most,
         higher_is_better=higher_is_better,
     )
 
@@ -141,7 +136,6 @@ def exact(
     id_: str,
     description: str,
     part: Literal["mid", "full", "after"],
-    at_most: tuple[str, ...],
     table: Literal["open", "anticipation"] = "open",
 ) -> MetricSpec:
     """Return the share of windows with all steps of a part right; a best sequence without proof counts as right."""
@@ -155,25 +149,22 @@ def exact(
         description=description,
         values=lambda labels, decoded, _: full_exact(labels[:, steps], decoded[:, steps]),
         table=table,
-        reads="sequence",
-        at_most=at_most,
         reached=reached,
         expected=lambda best: 100.0 * getattr(best, f"{part}_chance"),
     )
 
 
 SPECS = (
-    recall("M@1", "middle steps right at the first answer", MIDDLES, 1, at_most=("M@5",)),
+    recall("M@1", "middle steps right at the first answer", MIDDLES, 1),
     recall("M@5", "middle steps with the truth among five answers", MIDDLES, 5),
-    exact("MSeq", "windows with every middle step right", "mid", ("M@1",)),
-    recall("F@1", "all steps right at the first answer, Start and Goal included", ALL, 1, at_most=("F@5",)),
+    exact("MSeq", "windows with every middle step right", "mid"),
+    recall("F@1", "all steps right at the first answer, Start and Goal included", ALL, 1),
     recall("F@5", "all steps with the truth among five answers", ALL, 5),
-    exact("FSeq", "windows with every step right", "full", ("F@1", "MSeq")),
+    exact("FSeq", "windows with every step right", "full"),
     of_sequence(
         "SR",
         "success rate: every step of the decoded sequence right (FSeq)",
         full_exact,
-        ("Mid mAcc", "Full mAcc", "mIoU"),
     ),
     of_sequence(
         "Mid mAcc",
@@ -189,7 +180,6 @@ SPECS = (
         AFTER_START,
         1,
         "anticipation",
-        ("A@5",),
     ),
     recall(
         "A@5",
@@ -202,7 +192,6 @@ SPECS = (
         "ASeq",
         "windows with every step after Start right, the place of the Goal included",
         "after",
-        ("A@1", "MSeq"),
         "anticipation",
     ),
 )

@@ -1,4 +1,4 @@
-"""plan.html: one offline page with inline style and pictures; only the report's own script may run."""
+"""plan.html: one offline page with inline style and pictures, without scripts."""
 
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -13,7 +13,7 @@ from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Clips, Given
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, path_data, three_views
+from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, three_views
 from trajpilot_core.report.offline import render_offline
 
 SHOT_PX = 224
@@ -125,12 +125,10 @@ def render(plan: Plan, scene: Scene) -> bytes:
     """Render the page of a plan; every text of the data is escaped."""
     return render_offline(
         "plan.html.j2",
-        "report.js",
         plan=plan,
         scene=scene,
         rows={method.id: method for method in METHODS},
         views=three_views(scene.paths, scene.unit),
-        data=path_data([scene.paths]),
         role=role,
         gate=gate_said,
     )

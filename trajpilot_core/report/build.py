@@ -19,7 +19,7 @@ from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.rows import main_legend
 from trajpilot_core.report.gallery import windows as gallery
-from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, path_data, three_views
+from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, three_views
 from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
 from trajpilot_core.report.tables import latex, published
 from trajpilot_core.report.tables import results as tables
@@ -119,13 +119,12 @@ def _pictures(
 
 
 def _html(read: loaded.Loaded, results: tables.Results, cfg: CompletedReport, content: Mapping[str, Any]) -> bytes:
-    """Render the page; every text from the data is escaped, and only our own script may run."""
+    """Render the page; every text from the data is escaped."""
     printed, ahead = published.published_for(results, cfg), published.anticipation_for(results, cfg)
     material = Material(results, read.ceilings, read.gate, read.headroom, read.curves)
     is_recorded, drawn, shown = printed is not None, content["drawn"], content["examples"]
     return render_offline(
         "report.html.j2",
-        "report.js",
         **content,
         loaded=read,
         results=results,
@@ -151,7 +150,6 @@ def _html(read: loaded.Loaded, results: tables.Results, cfg: CompletedReport, co
         published_source="; ".join(table.source for table in (printed, ahead) if table),
         diagnostics=diagnostics_tables(read.pair_distances, read.progress_shares, cfg, is_recorded=is_recorded),
         answers=answer_tables(read.vlm_counts, read.endpoint_cache),
-        data=path_data([example.paths for example in shown]),
         groups=_groups(read.judgements),
         signs=SIGNS,
         rows=[method(variant) for variant in results.variants()],

@@ -1,14 +1,11 @@
-"""Offline pages, their JSON and LaTeX: one HTML file with its style, script and pictures, which makes no request.
+"""Offline pages, their JSON and LaTeX: one HTML file with its style and pictures, without scripts and requests.
 
 A page that is only tables and charts is one `TablePage`. The report of a corpus with plans has a template of its own.
 """
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -34,18 +31,11 @@ def dump(value: JsonValue) -> bytes:
     return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def script_json(value: JsonValue) -> str:
-    """Serialise for a <script type="application/json"> block: no character of it can end the block."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 REPORT = "trajpilot_core.report"
 
 
-def render_offline(template: str, script: str, **context: object) -> bytes:
-    """Render a page; every text of the data is escaped, and only its own script may run."""
-    code = resources.files(REPORT).joinpath("templates", script).read_text(encoding="utf-8")
+def render_offline(template: str, **context: object) -> bytes:
+    """Render a page; every text of the data is escaped, and no script may run."""
     environment = Environment(
         loader=PackageLoader(REPORT, "templates"),
         autoescape=True,
@@ -53,22 +43,7 @@ def render_offline(template: str, script: str, **context: object) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    text = environment.get_template(template).render(
-        policy=policy(code),
-        style=Markup(page_rules()),
-        script=Markup(code),
-        **context,
-    )
-    return text.encode()
-
-
-def policy(script: str) -> str:
-    """Return the content security policy: no request anywhere, and no script but the one with this digest."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return environment.get_template(template).render(style=Markup(page_rules()), **context).encode()
 
 
 @dataclass(frozen=True)
@@ -96,9 +71,9 @@ class TablePage:
     is_simulated: bool = False
 
     def html(self) -> bytes:
-        """Render the page; every text is escaped, no request leaves it, and only its own script may run."""
+        """Render the page; every text is escaped, no request leaves it, and no script may run."""
         shown = [replace(part, tables=tuple(table.said_once() for table in part.tables)) for part in self.sections]
-        return render_offline("document.html.j2", "document.js", document=self, sections=shown)
+        return render_offline("document.html.j2", document=self, sections=shown)
 
     def documents(
         self, names: tuple[str, str, str], tables: Sequence[Table], notes: Sequence[str], /, **content: JsonValue

@@ -23,11 +23,6 @@ PAPERS: Mapping[str, OutcomeMetric] = {
     "miss_recall": "missed",
 }
 """Metric as the paper's table names it -> as we do."""
-PUBLISHED_P = (
-    "Derived: McNemar's p that the published counts allow, over all ways in which two rows can differ: "
-    "scorer − no_traj 0.0064 to 0.011, scorer − attentive_probe 0.0072 to 0.060, oracle − scorer 0.0039 to 0.064."
-)
-"""Computed in tests/core/evaluation/test_shot_scores.py."""
 
 
 def documents(
@@ -111,43 +106,30 @@ def main_text(scores: Sequence[ShotScore], cfg: CompletedOutcome) -> str:
 
 
 def seed_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> Table:
-    """Return the counts of each seed with Wilson's intervals; what is no share as a number."""
+    """Return every metric of every row and seed."""
     weak = undertrained_rows(judgements, SHOT_MODELS)
-    printed: dict[tuple[str, int | None, str], str] = {}
-    for score in scores:
-        text = number(score.value)
-        if score.n_right is not None and score.wilson_low is not None and score.wilson_high is not None:
-            within = f"[{number(score.wilson_low)}, {number(score.wilson_high)}]"
-            text = f"{score.n_right}/{score.n_shots} {within}"
-        printed[score.row, score.seed, score.metric] = text
+    values = {(score.row, score.seed, score.metric): Value(score.value, score.low, score.high) for score in scores}
     seeds = sorted({score.seed for score in scores if score.seed is not None})
-    columns = {metric: name for metric, name in HEADERS.items() if metric != "balanced"}
     lines = tuple(
-        (marked(method.name, method.id, weak), str(seed), *(printed.get((method.id, seed, m), "") for m in columns))
+        (marked(method.name, method.id, weak), str(seed), *(values[method.id, seed, metric] for metric in SHOT_METRICS))
         for method in SHOT_ROWS
         for seed in seeds
-        if (method.id, seed, "accuracy") in printed
+        if (method.id, seed, "accuracy") in values
     )
-    note = "Right of all, and Wilson's interval, which treats the shots of one take as independent: it is too narrow."
-    return Table("Counts", ("row", "seed", *columns.values()), lines, note)
+    return Table("Each seed", ("row", "seed", *HEADERS.values()), lines)
 
 
 def contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
-    """Return the paired differences, and McNemar's exact test of each seed."""
+    """Return the paired differences."""
     lines = tuple(
         (
             f"{SHOT_NAMES[pair.row]} − {SHOT_NAMES[pair.against]}",
             "mean" if pair.seed is None else str(pair.seed),
             Value(pair.difference, pair.low, pair.high, is_signed=True),
-            "" if pair.p_value is None else f"{pair.only_row} : {pair.only_against}, p = {pair.p_value:.2g}",
         )
         for pair in contrasts
     )
-    note = (
-        "Points of accuracy, with intervals over takes; then the shots that only the first row has right against those "
-        "that only the second has, and McNemar's exact test, which treats shots as independent."
-    )
-    return Table("Differences", ("difference", "seed", "points", "McNemar"), lines, note)
+    return Table("Differences", ("difference", "seed", "points"), lines, "Points of accuracy, intervals over takes.")
 
 
 def published_table() -> Table:
@@ -157,4 +139,4 @@ def published_table() -> Table:
         rows.setdefault(line["row"], {})[PAPERS[line["metric"]]] = float(line["value"])
     shown = tuple((row, *(f"{values[m]:.2f}" for m in HEADERS if m in values)) for row, values in rows.items())
     header = tuple(name for metric, name in HEADERS.items() if metric != "auc")
-    return Table("Published (arXiv 2605.20388), one seed, no intervals", ("row", *header), shown, PUBLISHED_P)
+    return Table("Published (arXiv 2605.20388), one seed, no intervals", ("row", *header), shown)

@@ -17,7 +17,7 @@ from trajpilot_core.store.reading import Inputs
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.feature_distances import SegmentPlaces
 
-VERSION = 1  # raise when the numbers that this stage writes change
+VERSION = 2  # raise when the numbers that this stage writes change
 SPLITS = ("test", "train")
 SHORTEST = 3
 """Horizon of the shortest window with a middle step."""
@@ -25,12 +25,7 @@ SHORTEST = 3
 
 def run(work: Work[DiagnosticsConfig]) -> None:
     """Measure both; rows are segments with a feature."""
-    from trajpilot_core.evaluation.feature_distances import (
-        PooledFeatures,
-        pair_distances,
-        progress_shares,
-        standard_deviation,
-    )
+    from trajpilot_core.evaluation.feature_distances import PooledFeatures, pair_distances, progress_shares
 
     cfg, progress = work.config, work.runtime.progress
     progress(0, 3, "parts; reading the features")
@@ -38,9 +33,8 @@ def run(work: Work[DiagnosticsConfig]) -> None:
     tokens = int((features.schema.metadata or {}).get(b"tokens", b"1"))
     ids = features["segment_id"].combine_chunks()
     places, split = places_of(work.inputs, ids)
-    vectors = work.inputs.vectors("features", "vector")
     rows = {name: np.flatnonzero(split == name) for name in SPLITS}
-    pooled = PooledFeatures(vectors, tokens, standard_deviation(vectors, tokens, rows["train"]))
+    pooled = PooledFeatures(work.inputs.vectors("features", "vector"), tokens)
     progress(1, 3, "parts; pairs of segments")
     pairs = pair_distances(pooled, places, rows, cfg)
     progress(2, 3, "parts; approach to the goal")

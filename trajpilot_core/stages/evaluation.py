@@ -127,8 +127,6 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
         folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         {name: noted_fitted(models.about) or None for name, models in fitted.items()},
-        has_heads,
-        over_classes=cfg.vocabulary == "classes",
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.latent import LATENT_VARIANTS, ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
+from schemas.latent import LATENT_VARIANTS, ConditionScore, EnergyCorrelation, LatentConfig
 from schemas.results import CurvePoint, Judgement, Prediction
 from trajpilot_core.data.cross_fitting import chains_in, folds_of, seeds_of
 from trajpilot_core.engine.stage import Stage, Work
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ENTRY = "latent_models"
 PLANS_ALONE = ("seeds", "search", "candidates", "key_width", "correlation_windows", "bootstrap", "confidence", "seed")
 """Settings that no training depends on."""
-VERSION, PLANS_VERSION = 2, 4  # raise when the numbers that these stages write change
+VERSION, PLANS_VERSION = 2, 5  # raise when the numbers that these stages write change
 
 
 def trainings(inputs: Inputs, cfg: LatentConfig) -> Trainings:
@@ -114,14 +114,13 @@ def run_plans(work: Work[LatentConfig]) -> None:
     work.sink.table("latent_predictions", pa.concat_tables([schema.empty_table(), *predicted]))
     work.sink.table("latent_conditions", table_of(ConditionScore, scored))
     work.sink.table("energy_correlations", table_of(EnergyCorrelation, correlated))
-    work.sink.table("energy_spreads", table_of(EnergySpread, spread))
     work.sink.table("latent_checks", table_of(Judgement, judged))
     n_windows = work.inputs.table("windows", ["horizon"]).num_rows
     work.sink.count(n_windows, n_windows)
 
 
 def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[ConditionScore]:
-    """Score the four trainings and two shuffled inputs on dev and test, one step ahead."""
+    """Score the four trainings and two shuffled inputs on the test takes, one step ahead."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import SPLITS
     from trajpilot_core.evaluation.latent_plans import load_latents
@@ -129,24 +128,17 @@ def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[Condition
     from trajpilot_core.training.fit_latent import pairs_of
 
     entry, chain = work.inputs.models("latent_models"), chains_of(data)[0]
-    rows: list[ConditionScore] = []
-    for split in ("dev", "test"):
-        of_split = {h: w.segments[w.split == SPLITS.index(split)] for h, w in data.windows.items()}
-        by_step = pairs_of(of_split)
-        if len(by_step) < 2:
-            continue
-        pairs = next_pairs(data, by_step, split, work.config.seed)
-        distances = {
-            seed: condition_distances(load_latents(entry, data, chain, seed, work.runtime.device), data, pairs)
-            for seed in seeds_of(entry.keys)
-        }
-        rows += condition_scores(distances, pairs, work.config)
-    return rows
+    by_step = pairs_of({h: w.segments[w.split == SPLITS.index("test")] for h, w in data.windows.items()})
+    if len(by_step) < 2:
+        return []
+    pairs, device = next_pairs(data, by_step, work.config.seed), work.runtime.device
+    models = (load_latents(entry, data, chain, seed, device) for seed in seeds_of(entry.keys))
+    return condition_scores([condition_distances(of_seed, data, pairs) for of_seed in models], pairs, work.config)
 
 
 def plans(
     work: Work[LatentConfig], data: "PlanningData"
-) -> tuple[list[pa.Table], list[EnergyCorrelation], list[EnergySpread]]:
+) -> tuple[list[pa.Table], list[EnergyCorrelation], list[tuple[int, dict[str, float]]]]:
     """Answer the test windows of every seed and horizon; energies are compared on training windows."""
     from trajpilot_core.data.chains import chains_of, fit_takes
     from trajpilot_core.data.planning import rows_of_takes
@@ -159,7 +151,7 @@ def plans(
     keys = fit_end_keys(data.features, fitted, work.config.key_width)
     predicted: list[pa.Table] = []
     correlated: list[EnergyCorrelation] = []
-    spread: list[EnergySpread] = []
+    spread: list[tuple[int, dict[str, float]]] = []
     seeds, done = seeds_of(entry.keys), 0
     for seed in seeds:
         models = load_latents(entry, data, chain, seed, work.runtime.device)
@@ -168,7 +160,7 @@ def plans(
             bank = neighbour_bank(data, chain, keys, horizon)
             predicted += answered(models, data, bank, keys, horizon)
             energies = energy_rows(models, data, bank, horizon)
-            correlated, spread, done = [*correlated, *energies[0]], [*spread, *energies[1]], done + 1
+            correlated, spread, done = [*correlated, *energies[0]], [*spread, (horizon, energies[1])], done + 1
     return predicted, correlated, spread
 
 
@@ -196,7 +188,7 @@ def answered(
 PLANS = Stage(
     name="latent_plans",
     reads=(*PLANNING, "latent_models", "latent_curves"),
-    writes=("latent_predictions", "latent_conditions", "energy_correlations", "energy_spreads", "latent_checks"),
+    writes=("latent_predictions", "latent_conditions", "energy_correlations", "latent_checks"),
     config=LatentConfig,
     run=run_plans,
     version=PLANS_VERSION,

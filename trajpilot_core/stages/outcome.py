@@ -24,7 +24,7 @@ PROBE = "probe"
 READS = (*PLANNING, "details", "e_tau")
 TABLES = ("outcome_scorer_curves", "shot_answers", "shot_scores", "shot_contrasts", "outcome_judgements")
 PAGES = ("outcome.html", "outcome.json", "outcome.tex")
-VERSION = 7  # raise when the numbers that this stage writes change
+VERSION = 8  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedOutcome:

@@ -130,12 +130,11 @@ def commit(
         TestedClips,
         action_scores,
         check_anticipation,
-        check_choice,
         check_splits,
     )
     from trajpilot_core.training.fit_probe import floor_rankings
 
-    cfg, rows, model = work.config, data.rows("test"), f"{FINAL.name}/{VARIANT}"
+    cfg, rows = work.config, data.rows("test")
     takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)
     tested = TestedClips(data.clips.of(rows), numbers)
     answered = [
@@ -143,10 +142,8 @@ def commit(
         AnsweredRow(FLOOR, seed, "", floor_rankings(task, len(rows))),
     ]
     scores = [score for row in answered for score in action_scores(row, tested, cfg)]
-    of_probe = [score for score in scores if score.row == VARIANT]
     learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
     checks = [
-        check_choice(of_probe, chosen.curve, model, seed),
         check_anticipation(data.too_late(PROTOCOL_GAP_S), cfg.gap_s, PROTOCOL_GAP_S),
         check_splits(takes.tolist(), learned),
     ]

@@ -10,7 +10,7 @@ from planning_fixture import SCORER, model_files, planning_data
 from rows_fixture import predicted, scorers_of
 
 from trajpilot_core.data.chains import chains_of
-from trajpilot_core.data.planning import PlanningData, in_classes
+from trajpilot_core.data.planning import in_classes
 from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.predictions import with_these_answers
@@ -35,7 +35,7 @@ def made(tmp_path_factory):
 def merged(made):
     """Labels merged two by two: the map, the data, and what is predicted."""
     data, files, scorers, _ = made
-    class_of = two_by_two(data)
+    class_of = {label: f"l{int(label[1:]) // 2 * 2:02d}" for label in data.label_ids}
     own = in_classes(data, class_table(class_of))
     return class_of, own, predicted(own, files, scorers)
 
@@ -44,13 +44,11 @@ def class_table(class_of: Mapping[str, str]) -> pa.Table:
     return pa.table({"label_id": list(class_of), "class_id": list(class_of.values())})
 
 
-def two_by_two(data: PlanningData) -> dict[str, str]:
-    """Merge labels two by two: `l05` goes to `l04`."""
-    return {label: f"l{int(label[1:]) // 2 * 2:02d}" for label in data.label_ids}
-
-
-def test_labels_become_the_codes_of_their_classes_and_the_bank_holds_the_texts_of_classes_alone(made, merged) -> None:
-    data, (class_of, own, _) = made[0], merged
+def test_labels_become_the_codes_of_their_classes_and_rows_answer_with_classes_alone(made, merged) -> None:
+    data, (class_of, own, (table, headroom, _)) = made[0], merged
+    said = {name for column in ("label_id", "decoded_id") for name in table[column].to_pylist()}
+    assert said | {name for names in table["top_ids"].to_pylist() for name in names} <= set(class_of.values())
+    assert headroom.num_rows
     assert set(own.label_ids) == set(class_of.values())
     answers = [own.label_ids[i] for i in own.labels.tolist()]
     assert answers == [class_of[data.label_ids[i]] for i in data.labels.tolist()]
@@ -62,16 +60,12 @@ def test_labels_become_the_codes_of_their_classes_and_the_bank_holds_the_texts_o
 
 
 def test_a_label_without_a_class_and_a_class_without_a_text_of_its_own_are_refused(made) -> None:
-    data = made[0]
-    class_of = two_by_two(data)
-    with pytest.raises(StoreError, match="is in no class of label_classes; run ingest again"):
-        in_classes(data, class_table({label: of for label, of in class_of.items() if label != data.label_ids[0]}))
-    with pytest.raises(StoreError, match="is in no class"):
-        in_classes(data, class_table({label: "walk" for label in class_of}))
-    chained = {**{label: label for label in class_of}, data.label_ids[0]: data.label_ids[1]}
-    chained[data.label_ids[1]] = data.label_ids[2]
-    with pytest.raises(StoreError, match="is in no class"):
-        in_classes(data, class_table(chained))
+    data, own = made[0], {label: label for label in made[0].label_ids}
+    first, second, third, *_ = own
+    absent = {label: of for label, of in own.items() if label != first}
+    for class_of in (absent, dict.fromkeys(own, "walk"), {**own, first: second, second: third}):
+        with pytest.raises(StoreError, match="is in no class of label_classes; run ingest again"):
+            in_classes(data, class_table(class_of))
 
 
 def test_classes_that_merge_nothing_give_the_same_predictions(made) -> None:
@@ -79,21 +73,6 @@ def test_classes_that_merge_nothing_give_the_same_predictions(made) -> None:
     own = in_classes(data, class_table({label: label for label in data.label_ids}))
     after, _, _ = predicted(own, files, scorers)
     assert after.equals(before)
-
-
-def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_was_trained_with(made, merged) -> None:
-    (before, _, _), (class_of, _, (after, headroom, _)) = made[3], merged
-    classes = set(class_of.values())
-    for column in ("label_id", "decoded_id"):
-        assert set(after[column].to_pylist()) <= classes
-    assert {name for names in after["top_ids"].to_pylist() for name in names} <= classes
-    assert headroom.num_rows
-    gates = [
-        [row["gate"] for row in table.to_pylist() if row["variant"] == "scorer" and row["gate"] is not None]
-        for table in (before, after)
-    ]
-    assert gates[0]
-    assert gates[0] == gates[1], "nothing is trained again, and nothing that the Scorer reads has changed"
 
 
 def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made, merged) -> None:
@@ -138,17 +117,3 @@ def test_a_row_that_reads_the_labels_behind_the_classes_of_its_own_window_is_ref
             predicted(own, files, scorers)
     finally:
         METHODS.remove(liar)
-
-
-def test_the_first_answer_over_classes_is_the_class_of_the_first_over_labels(made, merged) -> None:
-    (before, _, _), (class_of, _, (after, _, _)) = made[3], merged
-    first = [
-        {
-            (row["variant"], row["seed"], row["window_id"], row["position"]): row["top_ids"][0]
-            for row in table.to_pylist()
-            if row["variant"] in ("no_traj", "endpoint_traj", "oracle", "pool_mean")
-        }
-        for table in (before, after)
-    ]
-    assert first[0]
-    assert first[1] == {where: class_of[label] for where, label in first[0].items()}

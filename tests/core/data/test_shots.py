@@ -68,20 +68,23 @@ def test_a_shot_is_read_with_what_was_seen_before_it_and_what_happened() -> None
     assert shots.evidence.unique().tolist() == [2.0]
 
 
-def test_a_shot_in_another_split_than_its_take_is_refused_by_name() -> None:
-    with pytest.raises(LeakError, match=r"another split than their take: .*shot0001 of egoexo4d:0006"):
-        load_shots(a_court(split="train"))
-
-
-def test_a_shot_before_which_the_release_is_seen_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    ("changes", "error", "named"),
+    [
+        ({"split": "train"}, LeakError, "another split than their take: .*shot0001 of egoexo4d:0006"),
+        ({"end_s": 3.01}, LeakError, r"egoexo4d:0006:shot0001 \(seen until 3\.01 s, shot at 3\.00 s\)"),
+        ({"outcome": "perhaps"}, StoreError, "has the outcome 'perhaps', not made or missed"),
+    ],
+)
+def test_a_shot_of_another_split_or_whose_release_is_seen_before_it_or_of_no_outcome_is_refused_by_name(
+    changes: dict[str, object], error: type[Exception], named: str
+) -> None:
     load_shots(a_court(end_s=3.0))
-    with pytest.raises(LeakError, match=r"egoexo4d:0006:shot0001 \(seen until 3\.01 s, shot at 3\.00 s\)"):
-        load_shots(a_court(end_s=3.01))
+    with pytest.raises(error, match=named):
+        load_shots(a_court(**changes))
 
 
 def test_what_is_no_shot_is_refused() -> None:
-    with pytest.raises(StoreError, match="has the outcome 'perhaps', not made or missed"):
-        load_shots(a_court(outcome="perhaps"))
     plans = planning_world(SIZE)
     fit_tables(plans)
     with pytest.raises(InputError, match=r"windows of 3 segments are not shots; .*basketball"):

@@ -8,15 +8,10 @@ from planning_world import Memory, WorldSize, fit_tables, planning_world
 
 from schemas.rejects import RejectCode
 from trajpilot_core.data.chains import chains_of, fit_takes, query_takes
-from trajpilot_core.data.planning import PlanningData, load_motion_data, load_planning_data
+from trajpilot_core.data.planning import load_motion_data, load_planning_data
 from trajpilot_core.errors import StoreError
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=6, dev=3, test=2, segments=6, tokens=2, max_horizon=5)
-
-
-def loaded(memory: Memory) -> tuple[PlanningData, int]:
-    data = load_planning_data(memory, "predictor")
-    return data, sum(len(w.window_ids) for w in data.windows.values())
 
 
 def world() -> Memory:
@@ -25,13 +20,16 @@ def world() -> Memory:
     return memory
 
 
-def without(table: pa.Table, segment_id: str) -> pa.Table:
-    return table.filter(pc.not_equal(table["segment_id"], segment_id))
-
-
 def test_rows_follow_their_ids_whatever_the_order_of_the_tables() -> None:
     memory = world()
     straight = load_planning_data(memory, "predictor")
+    row = memory.tables["features"].to_pylist()[17]
+    at = straight.segment_ids.index(row["segment_id"])
+    assert straight.features.shape[1:] == (SIZE.tokens, SIZE.feature_width)
+    assert straight.features[at].flatten().tolist() == row["vector"]
+    assert straight.take_ids[straight.segment_take[at]] == row["take_id"]
+    segment = next(s for s in memory.tables["segments"].to_pylist() if s["segment_id"] == row["segment_id"])
+    assert straight.label_ids[straight.labels[at]] == segment["label_id"]
     for name in ("motions", "features", "windows", "takes", "segments"):
         memory.tables[name] = memory.tables[name].take(list(range(memory.tables[name].num_rows))[::-1])
     turned = load_planning_data(memory, "predictor")
@@ -40,28 +38,16 @@ def test_rows_follow_their_ids_whatever_the_order_of_the_tables() -> None:
     assert all(torch.equal(straight.windows[h].segments, turned.windows[h].segments) for h in straight.windows)
 
 
-def test_a_row_holds_the_numbers_of_its_own_segment() -> None:
-    memory = world()
-    data = load_planning_data(memory, "predictor")
-    row = memory.tables["features"].to_pylist()[17]
-    at = data.segment_ids.index(row["segment_id"])
-    assert data.features.shape[1:] == (SIZE.tokens, SIZE.feature_width)
-    assert data.features[at].flatten().tolist() == row["vector"]
-    assert data.take_ids[data.segment_take[at]] == row["take_id"]
-    segment = next(s for s in memory.tables["segments"].to_pylist() if s["segment_id"] == row["segment_id"])
-    assert data.label_ids[data.labels[at]] == segment["label_id"]
-
-
 def test_a_window_with_a_segment_that_lost_its_observation_is_rejected_and_counted() -> None:
     for table in ("features", "motions"):
         memory = world()
-        _, before = loaded(memory)
-        memory.tables[table] = without(memory.tables[table], "egoexo4d:0002:0003")
-        data, after = loaded(memory)
-        touched = [w for w in memory.tables["windows"].to_pylist() if "egoexo4d:0002:0003" in w["segment_ids"]]
-        assert len(data.rejects) == len(touched) == before - after > 0
+        whole = memory.tables[table]
+        memory.tables[table] = whole.filter(pc.not_equal(whole["segment_id"], "egoexo4d:0002:0003"))
+        data, windows = load_planning_data(memory, "predictor"), memory.tables["windows"].to_pylist()
+        touched = [w for w in windows if "egoexo4d:0002:0003" in w["segment_ids"]]
+        assert len(data.rejects) == sum(r.n_units for r in data.rejects) == len(touched) > 0
+        assert sum(len(of.window_ids) for of in data.windows.values()) == len(windows) - len(touched)
         assert {r.code for r in data.rejects} == {RejectCode.WINDOW_INCOMPLETE}
-        assert sum(r.n_units for r in data.rejects) == before - after
         assert not any(w["window_id"] in data.windows[w["horizon"]].window_ids for w in touched)
         assert "egoexo4d:0002:0003" not in data.segment_ids
         n_segments = memory.tables["segments"].num_rows

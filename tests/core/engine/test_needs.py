@@ -8,6 +8,7 @@ import sys
 import time
 from operator import attrgetter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -45,29 +46,16 @@ def test_what_a_stage_took_is_noted_and_scaled_by_rows(run: RunOptions, folder: 
     assert (half.seconds, half.disk) == (noted.seconds / 2, noted.disk_bytes // 2)
     assert half.memory == 2 * noted.memory_bytes, "twice the rows are read, whatever is computed"
     total = last_note(folder, "toy_sum")[1]
-    for n in (3, 1):
-        assert expected(folder, SUM, rows=n * total.rows).disk == n * total.disk_bytes
-    fewer = expected(folder, SUM, rows=1)
-    assert fewer.memory == total.memory_bytes
-    assert fewer.disk < total.disk_bytes
-
-
-def test_nothing_is_known_of_a_first_run_and_it_is_not_stopped(
-    run: RunOptions, folder: Folder, tiny_disk: None
-) -> None:
-    assert expected(folder, INGEST) is None
-    assert run_toys(run)["toy_sum"].computed == 1
-
-
-@pytest.fixture
-def tiny_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage("/")._replace(free=100)
-    monkeypatch.setattr("trajpilot_core.store.lock.shutil.disk_usage", lambda path: usage)
+    assert expected(folder, SUM, rows=3 * total.rows).disk == 3 * total.disk_bytes
+    assert expected(folder, SUM, rows=1).memory == total.memory_bytes, "never less"
 
 
 def test_a_disk_without_room_for_what_a_stage_took_is_refused_before_it_begins(
-    run: RunOptions, tiny_disk: None
+    run: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    usage = shutil.disk_usage("/")._replace(free=100)
+    monkeypatch.setattr("trajpilot_core.store.lock.shutil.disk_usage", lambda path: usage)
+    assert expected(open_folder(run.root), INGEST) is None, "nothing is known of a first run, and it is not stopped"
     run_toys(run)
     assert run_toys(run)["toy_sum"].cached, "what is there needs nothing"
 
@@ -86,12 +74,7 @@ def test_a_disk_without_room_for_what_a_stage_took_is_refused_before_it_begins(
 
 
 def test_a_scratch_that_cannot_be_read_does_not_end_the_watch(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen before: the thread ended with a traceback, and the peak of memory after it was lost."""
-
-    def failing(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "glob", failing)
+    monkeypatch.setattr(Path, "glob", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert scratch_bytes(run, "toy_sum") == 0
 
 
@@ -102,11 +85,8 @@ def test_memory_that_a_stage_took_and_that_is_not_free_is_warned_of(
     monkeypatch.setattr(logging.getLogger("trajpilot"), "propagate", True)
     monkeypatch.setattr(needs, "free_memory", lambda: 0)
     monkeypatch.setattr(needs, "anonymous_bytes", lambda process: 0)
-    forced = run.replace(force=("toy_sum",))
-    run_toys(forced, toys_with(SUM, lowers=("scorer.candidates",)))
-    assert (
-        "of memory in its last run, but 0 MB is free; if it runs out, lower scorer.candidates, --workers" in caplog.text
-    )
+    run_toys(run.replace(force=("toy_sum",)), toys_with(SUM, lowers=("scorer.candidates",)))
+    assert "memory in its last run, but 0 MB is free; if it runs out, lower scorer.candidates, --workers" in caplog.text
 
 
 def test_shards_that_other_processes_made_leave_the_memory_unknown(run: RunOptions, folder: Folder) -> None:
@@ -121,12 +101,10 @@ def test_shards_that_other_processes_made_leave_the_memory_unknown(run: RunOptio
     assert (noted.computed, noted.memory_bytes) == (4, None)
 
 
-HOLDS = "import sys; held = bytearray(b'1') * 80_000_000; print(flush=True); sys.stdin.read()"
-
-
 def holding() -> subprocess.Popen[bytes]:
     """A process that has 80 MB."""
-    child = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    code = "import sys; held = bytearray(b'1') * 80_000_000; print(flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
     return child
 
@@ -161,30 +139,18 @@ def test_heaps_that_earlier_stages_left_are_given_back_before_the_memory_is_look
     assert len(kept) == 200
 
 
-def fail(error: Exception) -> None:
-    raise error
-
-
 @pytest.mark.parametrize("stage", [INGEST, VECTOR])
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lambda work: fail(MemoryError("80 GB")),
-        lambda work: fail(torch.OutOfMemoryError("80 GB")),
-        lambda work: torch.empty(2**50),
-    ],
-)
-def test_memory_that_runs_out_names_the_setting(run: RunOptions, stage: Stage, fault) -> None:
+def test_memory_that_runs_out_names_the_setting(run: RunOptions, stage: Stage) -> None:
     message = rf"stage {stage.name} ran out of memory \(.*\); lower scorer\.candidates, --w"
-    with pytest.raises(InputError, match=message):
-        run_toys(run, toys_with(stage, run=fault, lowers=("scorer.candidates",)))
+    full = [Mock(side_effect=error("80 GB")) for error in (MemoryError, torch.OutOfMemoryError)]
+    for fault in (*full, lambda work: torch.empty(2**50)):
+        with pytest.raises(InputError, match=message):
+            run_toys(run, toys_with(stage, run=fault, lowers=("scorer.candidates",)))
     with pytest.raises(RuntimeError, match="wrong shapes"):
-        run_toys(run, toys_with(stage, run=lambda work: fail(RuntimeError("wrong shapes"))))
+        run_toys(run, toys_with(stage, run=Mock(side_effect=RuntimeError("wrong shapes"))))
 
 
 def test_every_setting_that_a_stage_names_exists() -> None:
     assert [stage.name for stage in EVERY_STAGE.values() if not stage.lowers] == ["vlm_rows"]
     for name in (name for stage in EVERY_STAGE.values() for name in stage.lowers):
         attrgetter(name)(CONFIG)
-    with pytest.raises(AttributeError):
-        attrgetter("scorer.nothing")(CONFIG)

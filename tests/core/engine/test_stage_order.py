@@ -15,16 +15,18 @@ from trajpilot_core.stages import STAGES
 GB = 10**9
 
 
-def nobody(name: str) -> bool:
-    return False
-
-
 def test_a_stage_waits_for_exactly_those_whose_entries_it_reads() -> None:
     found = upstream(STAGES, list(STAGES))
     for name, stage in STAGES.items():
         written = {other: {*s.writes, rejects_entry(other)} for other, s in STAGES.items()}
         assert set(found[name]) == {other for other in STAGES if written[other] & set(stage.reads)}, name
     assert found["trajectories"] == found["features"] == found["text_bank"] == ("ingest",)
+    ended = list[str]()
+    for name in STAGES:  # one at a time is the declared order
+        assert startable([n for n in STAGES if n not in ended], found, ended, (), 1, lambda name: False) == [name]
+        ended.append(name)
+    assert STAGES["text_bank"].on_gpu(PipelineConfig().text_bank)
+    assert not STAGES["text_bank"].on_gpu(TextConfig(encoder="bag_of_words")), "words are hashed without a model"
     asked = {"features": (), "scorer": ("features",)}
     assert upstream(STAGES, list(asked)) == asked, "what a run does not ask for is not waited for"
 
@@ -44,18 +46,6 @@ def test_whatever_ends_first_no_stage_is_early_lost_or_beside_another_model(data
         assert all(set(after[n]) <= set(ended) for n in running)
         ended.append(running.pop(data.draw(st.integers(0, len(running) - 1))))
     assert sorted(ended) == names
-
-
-def test_one_at_a_time_is_the_declared_order() -> None:
-    after, ended = upstream(STAGES, list(STAGES)), list[str]()
-    for name in STAGES:
-        assert startable([n for n in STAGES if n not in ended], after, ended, (), 1, nobody) == [name]
-        ended.append(name)
-
-
-def test_texts_need_a_model_unless_words_are_hashed() -> None:
-    assert STAGES["text_bank"].on_gpu(PipelineConfig().text_bank)
-    assert not STAGES["text_bank"].on_gpu(TextConfig(encoder="bag_of_words"))
 
 
 @pytest.mark.parametrize(

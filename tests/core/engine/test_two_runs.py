@@ -1,10 +1,9 @@
-"""Two runs of one stage at the same time: the work is done once, whoever of them survives; one output counts."""
+"""Two runs on one root: one computes while the other waits; without the lock both write, and one output counts."""
 
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-from checkout import CHECKOUT
 from toy_stages import (
     INGEST,
     VECTOR,
@@ -24,147 +22,105 @@ from toy_stages import (
     run_toys,
     toys_with,
     tree_bytes,
-    write_corpus,
 )
 
 import trajpilot_core.engine.execution.execute as executing
 import trajpilot_core.store.lock as locks
 from schemas.arrow import arrow_schema
 from schemas.artifacts import ArtifactRef
+from schemas.config import RunOptions
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import stage_lock
 from trajpilot_core.store.manifest import current_manifest
 
-SCRIPT = CHECKOUT / "tests" / "fixtures" / "stage_at_once.py"
-PAIRS = 5
 LIMIT_S = 120.0
+STAGE = "toy_vectors"
 
 
-def begin() -> subprocess.Popen[str]:
-    """Start a process that runs the stage for each line that it is given."""
-    return subprocess.Popen([sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+@pytest.fixture
+def run(run: RunOptions) -> RunOptions:
+    """A root whose first stage is done."""
+    run_toys(run, until="toy_ingest")
+    return run
 
 
-def order(process: subprocess.Popen[str], *words: Path) -> None:
-    """Have the stage run once."""
-    process.stdin.write(" ".join(map(str, words)) + "\n")
-    process.stdin.flush()
-
-
-def done(process: subprocess.Popen[str]) -> None:
-    """Wait until the ordered run has ended."""
-    assert process.stdout.readline() == "done\n"
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.communicate(timeout=LIMIT_S)
-
-
-def ready(folder: Path, name: str) -> tuple[Path, Path]:
-    """A root whose first stage is done, and its corpus."""
-    root, corpus = folder / name, write_corpus(folder / f"{name}-corpus", takes=3)
-    run_toys(options(root, corpus), until="toy_ingest")
-    return root, corpus
-
-
-def bytes_of_one_run(folder: Path) -> dict[str, bytes]:
-    root, corpus = ready(folder, "alone")
-    run_toys(options(root, corpus), until="toy_vectors")
+def bytes_of_one_run(run: RunOptions) -> dict[str, bytes]:
+    root = Path(run.root).with_name("alone")
+    run_toys(run.replace(root=str(root)), until=STAGE)
     return tree_bytes(root)
 
 
-def waited(path: Path) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not path.exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-@pytest.mark.timeout(600)
-def test_simultaneous_runs_compute_and_commit_once_each(tmp_path: Path) -> None:
-    wanted = bytes_of_one_run(tmp_path)
-    pair = [begin(), begin()]
-    try:
-        for k in range(PAIRS):
-            root, corpus = ready(tmp_path, f"pair{k}")
-            log = tmp_path / f"pair{k}.log"
-            for process in pair:
-                order(process, root, corpus, log)
-            for process in pair:
-                done(process)
-            assert sorted(log.read_text().split("\n")) == ["", "computes 3", "found", "made"]
-            assert len(list((root / "artifacts" / "toy_vectors").glob("*/manifest.json"))) == 1
-            assert tree_bytes(root) == wanted
-    finally:
-        for process in pair:
-            end(process)
-
-
-@pytest.mark.timeout(600)
-def test_the_second_run_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
-    root, corpus = ready(tmp_path, "root")
-    log, begun = tmp_path / "log", tmp_path / "begun"
-    first, second = begin(), begin()
-    try:
-        order(first, root, corpus, log, begun)
-        waited(begun)
-        order(second, root, corpus, log)
-        time.sleep(0.5)
-        os.kill(first.pid, signal.SIGKILL)
-        done(second)
-    finally:
-        end(first)
-        end(second)
-    assert log.read_text().split("\n")[0] == "computes 3"
-    assert tree_bytes(root) == bytes_of_one_run(tmp_path)
-
-
-def test_who_waits_says_who_holds_the_stage_and_since_when(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_locked", [True, False], ids=["ours", "planted"])
+def test_simultaneous_runs_compute_once_and_twice_without_the_lock(
+    run: RunOptions, monkeypatch: pytest.MonkeyPatch, is_locked: bool
 ) -> None:
-    sleeps = Mock(side_effect=[None, None, KeyboardInterrupt])
-    monkeypatch.setattr(locks.time, "sleep", sleeps)
-    caplog.set_level("INFO", logger="trajpilot")
-    with stage_lock(str(tmp_path), "features"), pytest.raises(KeyboardInterrupt), stage_lock(str(tmp_path), "features"):
-        pytest.fail("two held one stage")
-    assert len(caplog.messages) == 1
-    assert re.search(f"waiting: process {os.getpid()} on .*, started 20", caplog.text)
-    with stage_lock(str(tmp_path), "features"):
-        pass
-
-
-def test_other_stages_of_a_root_do_not_wait(tmp_path: Path) -> None:
-    with stage_lock(str(tmp_path), "features"), stage_lock(str(tmp_path), "trajectories"):
-        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock-features", ".lock-trajectories"]
-
-
-def test_without_the_lock_a_pair_would_do_the_work_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault that the pairs would catch; the bytes are right all the same, as on an object store."""
-    monkeypatch.setattr(executing, "stage_lock", lambda *_: nullcontext())
-    root, corpus = ready(tmp_path, "root")
+    """The bytes are right all the same, as on an object store."""
+    if not is_locked:
+        monkeypatch.setattr(executing, "stage_lock", lambda *_: nullcontext())
     both, computed = threading.Barrier(2, timeout=LIMIT_S), []
 
     def computing(work: Work) -> None:
         computed.append(len(work.pending))
-        both.wait()
+        time.sleep(0.2) if is_locked else both.wait()
         read_vectors_of_takes(work)
 
     stages = toys_with(VECTOR, run=computing)
     with ThreadPoolExecutor(2) as pair:
-        list(pair.map(lambda _: run_toys(options(root, corpus), stages, until="toy_vectors"), range(2)))
-    assert computed == [3, 3]
-    assert tree_bytes(root) == bytes_of_one_run(tmp_path)
+        outcomes = list(pair.map(lambda _: run_toys(run, stages, until=STAGE)[STAGE], range(2)))
+    assert computed == ([4] if is_locked else [4, 4])
+    assert sorted(outcome.cached for outcome in outcomes) == [False, is_locked]
+    assert len(list(Path(run.root, "artifacts", STAGE).glob("*/manifest.json"))) == 1
+    assert tree_bytes(Path(run.root)) == bytes_of_one_run(run)
+
+
+def test_the_second_run_takes_over_when_the_first_is_killed(run: RunOptions, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def endless(work: Work) -> None:
+        read_vectors_of_takes(work)
+        begun.touch()
+        time.sleep(3600)
+
+    fork = multiprocessing.get_context("fork")
+    first = fork.Process(target=run_toys, args=(run, toys_with(VECTOR, run=endless)))
+    first.start()
+    end = time.monotonic() + LIMIT_S
+    while not begun.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    with ThreadPoolExecutor(1) as second:
+        done = second.submit(run_toys, run, until=STAGE)
+        time.sleep(0.5)
+        assert not done.done()
+        os.kill(first.pid, signal.SIGKILL)
+        assert done.result(LIMIT_S)[STAGE].message() == "reused 4, computed 0, removed 0, rejected 0"
+    first.join()
+    assert tree_bytes(Path(run.root)) == bytes_of_one_run(run)
+
+
+def test_who_waits_says_who_holds_the_stage_and_since_when_and_other_stages_do_not_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks.time, "sleep", Mock(side_effect=[None, None, KeyboardInterrupt]))
+    caplog.set_level("INFO", logger="trajpilot")
+    root = str(tmp_path)
+    with stage_lock(root, "features"), stage_lock(root, "trajectories"):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock-features", ".lock-trajectories"]
+        with pytest.raises(KeyboardInterrupt), stage_lock(root, "features"):
+            pytest.fail("two held one stage")
+    assert len(caplog.messages) == 1
+    assert re.search(f"waiting: process {os.getpid()} on .*, started 20", caplog.text)
+    with stage_lock(root, "features"):
+        pass
 
 
 def test_of_two_writers_that_disagree_one_wins_and_both_report_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A computation that is not reproducible to the byte, as on two kinds of GPU, where the stage cannot be locked."""
     monkeypatch.setattr(executing, "stage_lock", lambda *_: nullcontext())
-    corpus, meet = write_corpus(tmp_path / "corpus"), threading.Barrier(2)
+    meet = threading.Barrier(2)
 
     def noisy(k: int) -> ArtifactRef:
         def read(work: Work) -> None:

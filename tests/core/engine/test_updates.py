@@ -42,9 +42,6 @@ CASES = [
     Case(updates.take_renamed, SHARDED, 0, ("text_bank", *TRAININGS)),
     Case(updates.label_fixed, (), 0, ()),
     Case(updates.split_moved, (), 0, ()),
-    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "diagnostics", "text_bank")),
-    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "diagnostics", "text_bank")),
-    Case(updates.paraphrases_changed, (), 0, ()),
 ]
 
 

@@ -110,8 +110,8 @@ def test_weak_rows_and_weak_models_mark_rows_and_a_seed_counts_its_own_models_on
 
 def shot(row: str, value: float, low: float) -> ShotScore:
     return ShotScore.model_validate(
-        {"row": row, "seed": None, "metric": "accuracy", "value": value, "low": low, "high": 99.0, "wilson_low": None,
-         "wilson_high": None, "n_right": None, "n_shots": 74, "n_takes": 9}
+        {"row": row, "seed": None, "metric": "accuracy", "value": value, "low": low, "high": 99.0,
+         "n_shots": 74, "n_takes": 9}
     )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def test_every_table_and_chart_of_main_rows_and_the_gallery_of_the_report_show_i
     assert "as much as a toy knows" in made.page()
     assert "Toy row" in made.report.documents["metrics.tex"].decode()
     ceilings = made.page().split('id="t-ceilings"')[1].split("</tbody>")[0]
-    assert '<tr data-row="toy">' in ceilings, "the table of ceilings"
+    assert '<span class="chip k-toy">' in ceilings, "the table of ceilings"
     for section in ("summary", "horizon", "gallery"):
         assert "Toy row" in made.section(section), section
     assert '<g class="line toy">' in made.section("summary")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -18,7 +17,6 @@ from synthetic_corpus import corpus, predictions
 from schemas.config import EvaluationConfig
 from schemas.events import OutcomeMetric
 from trajpilot_core.evaluation.ceiling import row_scores
-from trajpilot_core.evaluation.checks import identity_checks
 from trajpilot_core.evaluation.tables import metric_rows
 from trajpilot_core.metrics import METRICS, of_table, window_values, with_ceiling
 from trajpilot_core.metrics.base import MetricSpec
@@ -118,60 +116,18 @@ windows = st.tuples(st.integers(0, 2**32 - 1), st.integers(3, 8), st.integers(1,
 def test_bounds_hold_for_every_window(shape: tuple[int, int, int, int]) -> None:
     labels, decoded, ranked = drawn(*shape)
     got = dict(zip(NAMES, window_values(labels, decoded, ranked).T, strict=True))
-    of_rate = [("SR", larger) for larger in METRICS["SR"].at_most]
-    assert len(of_rate) == 3
-    pairs = (("M@1", "M@5"), ("F@1", "F@5"), ("FSeq", "MSeq"), ("A@1", "A@5"), ("ASeq", "MSeq"))
-    for smaller, larger in (*pairs, *of_rate):
+    pairs = [("M@1", "M@5"), ("F@1", "F@5"), ("FSeq", "MSeq"), ("A@1", "A@5"), ("ASeq", "MSeq")]
+    for smaller, larger in [*pairs, *(("SR", larger) for larger in ("Mid mAcc", "Full mAcc", "mIoU"))]:
         assert (got[smaller] <= got[larger] + 1e-9).all(), (smaller, larger)
     assert ((got["ED"] >= 0) & (got["ED"] <= shape[1])).all()
     assert all(((got[name] >= 0) & (got[name] <= 100)).all() for name in NAMES if name != "ED")
 
 
-LABELS = np.array([[1, 2, 3, 4], [1, 2, 3, 4], [5, 5, 6, 7]])
-DECODED = np.array([[1, 2, 3, 4], [9, 2, 3, 9], [5, 6, 5, 8]])
-RANKED = np.stack([DECODED, LABELS], axis=2)
-"""The best label of each step is the decoded one, the truth stands second."""
-SEQUENCE = of_table("sequence")
-
-
 def test_no_table_names_a_plain_macc() -> None:
-    assert SEQUENCE == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
+    assert of_table("sequence") == ("SR", "Mid mAcc", "Full mAcc", "mIoU", "ED")
 
 
-def reads_the_ranking(spec: MetricSpec) -> bool:
-    other = RANKED[..., ::-1]
-    return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
-
-
-def test_a_metric_reads_what_it_declares() -> None:
-    wrong = np.full_like(RANKED, 99)
-    for spec in METRICS.values():
-        changes = not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, wrong))
-        assert changes == (spec.reads == "ranking"), spec.id
-
-
-def depends_on_the_batch(spec: MetricSpec) -> bool:
-    alone = np.concatenate([spec.values(LABELS[n : n + 1], DECODED[n : n + 1], RANKED[n : n + 1]) for n in range(3)])
-    return not np.allclose(spec.values(LABELS, DECODED, RANKED), alone)
-
-
-def test_it_reads_the_decoded_sequence_of_its_own_window() -> None:
-    """The planted faults: the best label of every step replaces the sequence; and the sets of labels of
-    all windows together, as released planners compute an overlap."""
-
-    def of_the_batch(labels: np.ndarray, decoded: np.ndarray, _: np.ndarray) -> np.ndarray:
-        true, guessed = set(labels.flatten().tolist()), set(decoded.flatten().tolist())
-        return np.full(len(labels), 100.0 * len(true & guessed) / len(true | guessed))
-
-    for name in SEQUENCE:
-        assert not reads_the_ranking(METRICS[name]), name
-        assert not depends_on_the_batch(METRICS[name]), name
-    best = replace(METRICS["SR"], values=lambda labels, _, ranks: 100.0 * (ranks[..., 0] == labels).all(axis=1))
-    assert reads_the_ranking(best)
-    assert depends_on_the_batch(replace(METRICS["mIoU"], values=of_the_batch))
-
-
-# A metric is one record: a toy metric is found in tables, checks, ceilings and take scores.
+# A metric is one record: a toy metric is found in tables, ceilings and take scores.
 
 
 CFG = EvaluationConfig(bootstrap=100)
@@ -180,8 +136,6 @@ TOY = MetricSpec(
     description="middle steps with the truth among two answers",
     values=lambda labels, _, rankings: mid_recall(labels, rankings, 2),
     table="open",
-    shortest=4,
-    at_most=("M@5",),
     reached=lambda labels, best: mid_recall(labels, best.ranking, 2),
     expected=lambda best: 100.0 * best.chance[..., :2].sum(axis=2)[:, 1:-1].mean(1),
 )
@@ -208,25 +162,9 @@ def test_a_metric_of_one_record_is_scored_where_it_is_defined(arrays):
         scores = row_scores(arrays)
         assert "M@2" in of_table("open")
         assert "M@2" in with_ceiling()
-    horizons = {row.horizon for row in rows}
-    assert 3 not in horizons, "windows of three steps are shorter than it asks for"
-    assert 4 in horizons
-    assert None not in horizons, "a mean over horizons needs all of them"
+    assert {3, 4, None} <= {row.horizon for row in rows}
     assert "M@2" in pc.unique(scores["metric"]).to_pylist()
     assert "M@2" not in METRICS
-
-
-def test_a_metric_above_its_bound_fails_the_identity_checks(arrays):
-    wrong = replace(TOY, values=lambda labels, _, rankings: np.full(len(labels), 100.0))
-    with with_metric(wrong):
-        rows = metric_rows(arrays, "toy", CFG)
-        values: dict = {}
-        for row in rows:
-            if row.reference is None:
-                values.setdefault((row.variant, row.seed, row.horizon, row.pooling), {})[row.metric] = row.value
-        found = {judgement.check: judgement.verdict for judgement in identity_checks(values)}
-    assert found["identity: M@2 is at most M@5"] == "fails"
-    assert found["identity: M@1 is at most M@5"] == "holds"
 
 
 def test_every_table_of_scores_names_metrics_of_the_one_list():

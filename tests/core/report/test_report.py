@@ -95,7 +95,7 @@ def test_diagnostics_are_folded_under_their_names_and_published_values_stand_on_
         assert "2.125 [0.100, 9.000]" in section
         assert "37.5 [1.0, 99.0]" in section
         assert ("Published, in this order, of unnamed takes: l1, raw 0.171" in section) == is_recorded
-        assert len(json.loads(documents["report.json"])["pair_distances"]) == 24
+        assert len(json.loads(documents["report.json"])["pair_distances"]) == 16
 
 
 def test_bold_is_the_single_best_row_above_every_floor_that_does_not_see_the_truth(inputs: Tables) -> None:

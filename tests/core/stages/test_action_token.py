@@ -24,7 +24,6 @@ from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN, ActionEvents
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation.action_scores import (
-    check_length,
     check_motion,
     check_trained,
     check_unseen,
@@ -83,7 +82,7 @@ def test_every_row_is_scored_in_every_metric_and_answers_every_tested_clip(memor
         assert one.difference == pytest.approx(value[one.row, one.metric] - value[one.against, one.metric])
     assert memory.counts == (372, 372)
     checks = judged(memory)
-    assert {verdict for check, verdict in checks.items() if check.startswith(("leak", "length", "sight"))} == {"holds"}
+    assert {verdict for check, verdict in checks.items() if check.startswith(("leak", "sight"))} == {"holds"}
     assert len([check for check in checks if check.startswith("token: ")]) == 3
 
 
@@ -105,14 +104,13 @@ def test_no_training_clip_has_a_token_of_a_model_that_was_fitted_on_its_video() 
     assert check_unseen({"final": ["dev", "a"], "fold0": ["a"]}, fitted).verdict == "fails"
 
 
-def test_a_baseline_that_was_fine_tuned_shorter_is_noticed(memory: Kitchens) -> None:
-    """Planted: the visual probe with an epoch less."""
-    curve = [p for p in rows_of(CurvePoint, memory.tables["token_tuned_curves"]) if p.model.startswith("probe/")]
-    visual = [p for p in curve if p.model.startswith("probe/visual")]
-    shorter = [p for p in curve if p not in visual or p.epoch < SHORT.epochs]
-    absent = [p for p in curve if p not in visual]
-    said = [check_length(points, SHORT.epochs).verdict for points in (curve, shorter, absent)]
-    assert said == ["holds", "fails", "fails"]
+def test_every_row_is_fine_tuned_equally_long(memory: Kitchens) -> None:
+    last: dict[str, int] = {}
+    for point in rows_of(CurvePoint, memory.tables["token_tuned_curves"]):
+        if point.model.startswith("probe/"):
+            last[point.model] = max(last.get(point.model, 0), point.epoch)
+    assert {name.removeprefix("probe/").split(",")[0] for name in last} == set(TOKEN_ROWS)
+    assert set(last.values()) == {SHORT.epochs}
 
 
 def test_too_little_head_motion_and_predictors_below_the_commonest_label_are_noticed() -> None:
@@ -293,7 +291,7 @@ def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens
         "With TrajPilot’s token, clips whose pair of verb and noun training has",
         "Differences on the same clips",
     ]
-    assert {"token", "length", "control"} <= {one["check"].split(":")[0] for one in written["judgements"]}
+    assert {"token", "control"} <= {one["check"].split(":")[0] for one in written["judgements"]}
     without = build_alone(memory, CompletedReport(corpus="epic_kitchens"), alone)["report.html"].decode()
     assert "not run: TrajPilot’s token" in without
 

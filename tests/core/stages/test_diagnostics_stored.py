@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from planning_world import Memory
+from planning_world import Memory, with_features
 from stored_world import SETTINGS, options, stages_on, world
 
 from deployments.recipes import recipe
@@ -35,21 +35,18 @@ def recordings() -> Memory:
     return memory
 
 
+def with_another_feature(memory: Memory) -> Memory:
+    """The same tables, the first segment seen otherwise."""
+    vectors = memory.vectors("features", "vector").copy()
+    vectors[0] += np.asarray(1, vectors.dtype)
+    return with_features(memory, vectors)
+
+
 def run_until_diagnostics(root: Path, memory: Memory) -> Outcome:
     stages = {**stages_on(memory), STAGE: STAGES[STAGE]}
     for name in ("ingest", "trajectories", "features"):
         execute(stages[name], CONFIG, options(root), stages)
     return execute(stages[STAGE], CONFIG, options(root), stages)
-
-
-def with_another_feature(memory: Memory) -> Memory:
-    """The same tables, the first segment seen otherwise."""
-    table = memory.table("features")
-    vectors = memory.vectors("features", "vector").copy()
-    vectors[0] += np.asarray(1, vectors.dtype)
-    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
-    at = table.schema.get_field_index("vector")
-    return Memory(tables={**memory.tables, "features": table.set_column(at, table.schema.field(at), column)})
 
 
 def test_it_is_computed_once_and_again_where_a_feature_changed(tmp_path: Path) -> None:

@@ -332,7 +332,7 @@ def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_se
     short = TOKEN_CFG.train.replace(epochs=1)
     cfg = TOKEN_CFG.replace(probe=ONE, epochs=1, rates=(3e-3,), train=short)
     run_stage(action_token.STAGE, cfg, memory, tmp_path, 1, str(data))
-    guards = ("sight", "leak", "length")
+    guards = ("sight", "leak")
     checks = rows_of(Judgement, memory.tables["token_checks"])
     assert {row.verdict for row in checks if row.check.split(":")[0] in guards} == {"holds"}
     assert {row.row for row in rows_of(ProbeScore, memory.tables["token_scores"])} == {*TOKEN_ROWS}

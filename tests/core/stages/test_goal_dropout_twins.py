@@ -70,16 +70,6 @@ def test_switched_on_they_are_trained_and_nothing_else_is_and_so_for_another_pro
     assert (row.reused, row.compute) == (7, 2)
 
 
-def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Path, memory: Memory) -> None:
-    found = planned(twins, stages_on(memory), SETTINGS)
-    assert (found["predictor"].reused, found["predictor"].compute) == (7, 0)
-    copy = Path(shutil.copytree(twins, twins.parent / "off"))
-    done = run_world(copy, memory)
-    assert {name: computed for name, (_, computed) in counts(done).items()} == dict.fromkeys(counts(done), 0)
-    copied, first = (model_digests(one, "predictor", "predictors") for one in (copy, root))
-    assert copied == first
-
-
 def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(
     root: Path, twins: Path, memory: Memory
 ) -> None:

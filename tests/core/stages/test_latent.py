@@ -44,9 +44,8 @@ def test_conditions_have_a_copy_and_shuffles_of_one_checkpoint_and_energies_are_
     made: Memory,
 ) -> None:
     rows = made.table("latent_conditions").to_pylist()
-    named = {(row["condition"], row["split"], row["seed"]) for row in rows}
     conditions = ["copy", "none", "text", "trajectory", "text_and_trajectory", "shuffled_text", "shuffled_trajectory"]
-    assert named == {(one, split, seed) for one in conditions for split in ("dev", "test") for seed in (None, 0)}
+    assert [row["condition"] for row in rows] == conditions
     assert all(row["gain"] == 0.0 for row in rows if row["condition"] == "none")
     models = [key for entry, key in made.opened if entry == "latent_models"]
     assert models.count("final/s0/next_both") == models.count("final/s0/next_none"), "shuffles have no training"

@@ -1,10 +1,8 @@
 """The predictor stage on a small procedure graph: what it writes, what helps, and that workers change nothing."""
 
 import warnings
-import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +21,7 @@ from trajpilot_core.errors import TrainingError
 from trajpilot_core.evaluation.trained_rows import judge_trained
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
-from trajpilot_core.store.tensors import Tensors
-from trajpilot_core.training import dev_scores, fit_predictor, jobs
+from trajpilot_core.training import dev_scores, fit_predictor
 from trajpilot_core.training.fit_predictor import (
     PredictorTask,
     dev_arithmetic,
@@ -97,44 +94,6 @@ def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
     monkeypatch.setattr(fit_predictor, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
     memory = trained_again(trained, tmp_path)
     assert "egoexo4d:0021" in noted_fitted(memory.models("predictors").about)["final"]
-
-
-class WatchedSink(Memory):
-    """A sink that copies the weights that it is given, and notes those that it was given."""
-
-    given: ClassVar[list[weakref.ref[object]]] = []
-
-    def model(self, name: str, key: str, tensors: Tensors) -> None:
-        self.given.append(weakref.ref(next(iter(tensors.values()))))
-        super().model(name, key, {name: value.copy() for name, value in tensors.items()})
-
-
-def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch, kept: list[object] | None) -> int:
-    """The most models that the stage still has in memory when it reads the next one; `kept` keeps all: planted."""
-    memory = WatchedSink(dict(trained.tables), dict(trained.entries))
-    most, real = [0], jobs.job_result
-    memory.given.clear()
-
-    def watched(job: jobs.TrainingJob) -> tuple[dict[str, torch.Tensor], list[CurvePoint]]:
-        most.append(sum(ref() is not None for ref in memory.given))
-        found = real(job)
-        memory.given.append(weakref.ref(next(iter(found[0].values()))))
-        if kept is not None:
-            kept.append(found)
-        return found
-
-    monkeypatch.setattr(jobs, "job_result", watched)
-    run_stage(predictor.STAGE, SHORT, memory, scratch)
-    assert len(most) == 1 + 3
-    return max(most)
-
-
-def test_the_weights_of_one_model_are_held_at_a_time_and_a_stage_that_keeps_all_is_seen(
-    trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for given, most in ((None, 0), ([], 2)):
-        with monkeypatch.context() as patch:
-            assert most_held(trained, tmp_path / str(most), patch, given) == most
 
 
 def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None:

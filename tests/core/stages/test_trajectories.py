@@ -1,10 +1,8 @@
 """The stage as a whole: sources, shards, processes, and real recordings, also through ingest and features."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -86,20 +84,6 @@ def test_processes_give_the_same_shards_in_the_same_order(tmp_path: Path, monkey
     assert alone.shards == together.shards
 
 
-def test_a_captures_timesync_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_take(tmp_path)
-    read: list[str] = []
-    original = files.read_bytes
-
-    def counting(root: str, path: str, absent: Any) -> bytes:
-        read.append(path)
-        return original(root, path, absent)
-
-    monkeypatch.setattr("trajpilot_core.poses.aria.device.read_bytes", counting)
-    run_stage(tmp_path, corpus([good_take(take_id=f"egoexo4d:{k}") for k in range(5)]), TrajectoryConfig())
-    assert read == [SYNC]
-
-
 def test_a_remote_root_gives_the_same_motions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take = write_take(tmp_path)
     expected = motions(compute(tmp_path, take))
@@ -168,45 +152,6 @@ def test_both_readers_give_equal_bytes_and_the_camera_frame_turns_the_device_mot
     turned = Rotation.from_quat([x, y, z, w]).inv().apply(device[..., 3:].reshape(-1, 3))
     assert_allclose(camera[..., 3:].reshape(-1, 3), turned, atol=1e-6)
     assert np.abs(camera[..., 3:] - device[..., 3:]).max() > 0.05
-
-
-def changed(lines: list[bytes], first: int, last: int, column: int, value: bytes) -> list[bytes]:
-    """The lines, with another value in one column of those from `first` on."""
-    cells = [line.split(b",") for line in lines[first:last]]
-    return [*lines[:first], *(b",".join([*row[:column], value, *row[column + 1 :]]) for row in cells), *lines[last:]]
-
-
-DAMAGES: tuple[tuple[Callable[[bytes, list[bytes]], list[bytes]], str], ...] = (
-    (lambda text, lines: [text[: len(text) // 2]], "TRAJ_TRUNCATED"),
-    (lambda text, lines: [text.replace(b"qy_world_device", b"qy", 1)], "TRAJ_MALFORMED"),
-    (lambda text, lines: [b"<!DOCTYPE html><html>Access denied</html>"], "TRAJ_MALFORMED"),
-    (lambda text, lines: [], "TRAJ_MALFORMED"),
-    (lambda text, lines: [text.replace(b",1.0,0,", b",0.1,0,")], "TRAJ_LOW_QUALITY"),
-    (lambda text, lines: lines[:1250] + lines[1350:], "TRAJ_GAP"),
-    (lambda text, lines: changed(lines, 1250, 1350, 3, b"nan"), "TRAJ_NOT_FINITE"),
-    (lambda text, lines: changed(lines, 1250, 1350, 6, b"9.5"), "TRAJ_QUATERNION"),
-    (lambda text, lines: changed(lines, 1250, len(lines), 0, b"other-map"), "TRAJ_FRAME_CHANGE"),
-    (lambda text, lines: [lines[0], *lines[1500:], *lines[1:1500]], "TRAJ_UNSORTED"),
-)
-
-
-def test_damaged_copies_of_a_real_recording_get_their_codes(tmp_path: Path) -> None:
-    take = real_take()
-    for path in (take.trajectory, take.timesync, take.calibration):
-        assert path is not None
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes((MPS / path).read_bytes())
-    whole = (MPS / str(take.trajectory)).read_bytes()
-    lines = whole.splitlines(keepends=True)
-    for damage, expected in DAMAGES:
-        (tmp_path / str(take.trajectory)).write_bytes(b"".join(damage(whole, lines)))
-        done = [
-            compute(tmp_path, take, TrajectoryConfig.model_validate({"reader": r}), real_segments())
-            for r in ("auto", "whole")
-        ]
-        assert {r.code.value for r in done[0].rejects} == {expected}
-        assert done[0].table.equals(done[1].table), expected
-        assert done[0].rejects == done[1].rejects, expected
 
 
 def test_a_30_hz_recording_is_refused_by_default_and_read_with_a_wider_limit(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import toy_stages as toy
@@ -15,7 +15,7 @@ from toy_stages import TOYS, VECTOR, features_config, options, run_toys, toys_wi
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import StoreError, StoreIOError
-from trajpilot_core.store import garbage, lock
+from trajpilot_core.store import garbage, inventory, lock
 from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import LocalFolder, open_folder
 from trajpilot_core.store.garbage import find_garbage, paths_in_use, remove_garbage
@@ -25,8 +25,10 @@ from trajpilot_core.store.reading import read_entry_table
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> RunOptions:
-    """A corpus, and a root in which nothing was done yet."""
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunOptions:
+    """A corpus, and a root in which nothing was done yet; nobody waits for the disk and file times."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(inventory, "SETTLE_S", 0.0)
     return options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
 
 
@@ -64,11 +66,6 @@ def unused(run: RunOptions) -> set[str]:
     return {path for group in find_garbage(run.root) for path in group.files}
 
 
-def test_nothing_is_garbage_after_one_run(fresh: RunOptions) -> None:
-    run_toys(fresh)
-    assert find_garbage(fresh.root) == []
-
-
 def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) -> None:
     before = tree_bytes(Path(run.root))
     found = unused(run)
@@ -93,6 +90,7 @@ def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pyt
 
 def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer(fresh: RunOptions) -> None:
     old = Path(run_toys(fresh)["toy_vectors"].ref.uri)
+    assert find_garbage(fresh.root) == []
     Path(fresh.data_root, "take1.txt").write_text("7 7")
     run_toys(fresh, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
     assert find_garbage(fresh.root) == []
@@ -128,23 +126,19 @@ def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(fresh: RunO
 
 
 def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions, tmp_path: Path) -> None:
-    root = Path(run.root)
-    outside = tmp_path / "precious"
-    outside.mkdir()
+    outside, stage, scratch = tmp_path / "precious", Path(run.root, "artifacts/toy_sum"), Path(run.root, "scratch")
+    (outside / "empty").mkdir(parents=True)
     precious = outside / ("data-" + "0" * 64 + ".parquet")
     precious.write_bytes(b"mine")
-    (root / "artifacts/toy_sum/notes.txt").write_text("mine")
-    (root / "artifacts/toy_sum/shards").mkdir()
-    (root / "artifacts/toy_sum/shards/linked").symlink_to(outside)
-    (root / "artifacts/toy_sum" / ("data-" + "1" * 64 + ".parquet")).symlink_to(precious)
-    (outside / "empty").mkdir()
-    (root / "scratch").rmdir()
-    (root / "scratch").symlink_to(outside)
+    (stage / "notes.txt").write_text("mine")
+    (stage / "shards").mkdir()
+    (stage / "shards/linked").symlink_to(outside)
+    (stage / ("data-" + "1" * 64 + ".parquet")).symlink_to(precious)
+    scratch.rmdir()
+    scratch.symlink_to(outside)
     remove_garbage(run.root, 0.0)
     assert precious.read_bytes() == b"mine"
-    assert (outside / "empty").exists()
-    assert (root / "artifacts/toy_sum/notes.txt").exists()
-    assert (root / "artifacts/toy_sum/shards/linked").is_symlink()
+    assert all(path.exists() for path in (outside / "empty", stage / "notes.txt", stage / "shards/linked"))
 
 
 def test_gc_is_refused_where_a_current_output_is_damaged(run: RunOptions) -> None:
@@ -154,26 +148,6 @@ def test_gc_is_refused_where_a_current_output_is_damaged(run: RunOptions) -> Non
     with pytest.raises(StoreError, match="toy_vectors/current is damaged"):
         remove_garbage(run.root, 0.0)
     assert tree_bytes(root) == before
-
-
-def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(fresh: RunOptions) -> None:
-    run, config = fresh, features_config(batch=3)
-    run_toys(run)
-    run_toys(run, config=config, until="toy_ingest")
-
-    def dying(work) -> None:
-        toy.read_vectors_of_takes(replace(work, pending=work.pending[:3]))
-        raise KeyboardInterrupt
-
-    with contextlib.suppress(KeyboardInterrupt):
-        run_toys(run, toys_with(VECTOR, run=dying), config)
-    age(4 * 24, Path(run.root) / "artifacts/toy_vectors/current")
-    shards = sorted((Path(run.root) / "artifacts/toy_vectors/shards").iterdir(), key=lambda path: path.stat().st_mtime)
-    for days, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
-        age(24 * days, *shard.iterdir())
-    assert "artifacts/toy_vectors" not in [group.name for group in remove_garbage(run.root, 24.0)]
-    assert len({path.rpartition("/")[0] for path in unused(run) if "/shards/" in path}) == 3
-    assert run_toys(run, config=config)["toy_vectors"].reused == 3
 
 
 def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(fresh: RunOptions) -> None:
@@ -205,32 +179,36 @@ def test_without_the_lock_of_the_stage_gc_would_not_be_refused(tmp_path: Path, m
         assert True
 
 
-def test_a_root_that_cannot_be_written_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Path.open
-
-    def read_only(path: Path, mode: str = "r", **named):
-        if mode.startswith("a"):
-            raise OSError(30, "Read-only file system")
-        return kept(path, mode, **named)
-
-    monkeypatch.setattr(Path, "open", read_only)
+def test_an_object_store_and_a_root_that_cannot_be_written_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match="not a folder of this machine"):
+        remove_garbage("s3://bucket/prefix", 0.0)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(30, "Read-only file system")))
     with pytest.raises(StoreIOError, match=r"cannot lock .*lock.*Read-only file system"):
         remove_garbage(str(tmp_path), 0.0)
 
 
-def test_gc_is_refused_while_a_run_holds_the_root_and_a_stage_waits_for_gc(tmp_path: Path) -> None:
-    with root_lock(str(tmp_path), 0.0), pytest.raises(StoreError, match="in use by process"):
-        remove_garbage(str(tmp_path), 0.0)
-    held = alone(str(tmp_path))
-    with held, pytest.raises(StoreError, match="`gc` is running"), in_use(str(tmp_path), 0.0):
+def test_a_root_has_one_run_or_one_gc_at_a_time_and_who_comes_later_learns_who_holds_it_or_waits(
+    tmp_path: Path,
+) -> None:
+    root = str(tmp_path)
+    held = f"in use by process {os.getpid()} on .*, started 20"
+    with root_lock(root, 0.0):
+        with pytest.raises(StoreError, match=held):
+            remove_garbage(root, 0.0)
+        with pytest.raises(StoreError, match=held), root_lock(root, 0.0):
+            pytest.fail("two runs hold one root")
+    with alone(root), pytest.raises(StoreError, match="`gc` is running"), in_use(root, 0.0):
         pytest.fail("a stage worked beside gc")
-    with alone(str(tmp_path)):
-        waiting = threading.Thread(target=lambda: in_use(str(tmp_path), 20.0).__enter__())
-        waiting.start()
-        time.sleep(0.3)
-        assert waiting.is_alive()
-    waiting.join(10)
-    assert not waiting.is_alive()
+    for first, second in ((alone, in_use), (lambda root: root_lock(root, 0.0), root_lock)):
+        with first(root):
+            waiting = threading.Thread(target=lambda second=second: second(root, 20.0).__enter__())
+            waiting.start()
+            time.sleep(0.3)
+            assert waiting.is_alive()
+        waiting.join(10)
+        assert not waiting.is_alive()
 
 
 def test_a_gc_that_is_killed_leaves_nothing_torn(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,8 +228,3 @@ def test_a_gc_that_is_killed_leaves_nothing_torn(run: RunOptions, monkeypatch: p
         assert verify(run.root, repair=False) == []
     remove_garbage(run.root, 0.0)
     assert is_whole(run)
-
-
-def test_an_object_store_is_refused_with_advice(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not a folder of this machine"):
-        remove_garbage("s3://bucket/prefix", 0.0)

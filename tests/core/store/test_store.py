@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_stages import INGEST, hostile_names
 
-from schemas.artifacts import RunRecord
+from schemas.artifacts import FileEntry
 from trajpilot_core.engine.sink import Sink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.inventory import ABSENT, UNREADABLE, digests, load_inventory, save_inventory
+from trajpilot_core.store.inventory import ABSENT, UNREADABLE, Inventory, digests, load_inventory, save_inventory
 from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.store.manifest import seal, unseal, verified_bytes, verified_file, write_data
@@ -136,24 +137,18 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 def test_flipped_bits_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
-    folder, table, chance = open_folder(str(tmp_path)), some_table(300), random.Random(0)
-    tensors = tensors_bytes({"w": np.random.default_rng(0).standard_normal((50, 20))})
-    for suffix, content, read in (
-        ("parquet", table_bytes(table), lambda entry: verified_file(folder, "artifacts/s", entry)),
-        ("safetensors", tensors, lambda entry: verified_bytes(folder, "artifacts/s", entry)),
-    ):
-        entry = write_data(folder, "s", "k", suffix, content, 0)
-        path = tmp_path / "artifacts/s" / entry.name
-        old = path.stat()
-        for _ in range(200):
-            path.write_bytes(flipped(content, chance.randrange(8 * len(content))))
-            os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))  # as a failing disk does it
-            with pytest.raises(StoreError, match="damaged"):
-                read(entry)
+    folder, chance, content = open_folder(str(tmp_path)), random.Random(0), table_bytes(some_table(300))
+    entry = write_data(folder, "s", "k", "parquet", content, 0)
+    path = tmp_path / "artifacts/s" / entry.name
+    old = path.stat()
+    for read in [verified_file, verified_bytes] * 100:
+        path.write_bytes(flipped(content, chance.randrange(8 * len(content))))
+        os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))  # as a failing disk does it
+        with pytest.raises(StoreError, match="damaged"):
+            read(folder, "artifacts/s", entry)
 
 
 def test_page_checksums_alone_notice_what_a_plain_reader_believes() -> None:
-    """A flip in the numbers themselves, after the file was hashed: 200 flips, 200 errors."""
     table, chance = some_table(2000), random.Random(1)
     content = table_bytes(table)
     raw = table.column("vector").combine_chunks().flatten().to_numpy().tobytes()
@@ -166,24 +161,19 @@ def test_page_checksums_alone_notice_what_a_plain_reader_believes() -> None:
 
 
 def test_a_flipped_bit_in_a_sealed_record_is_noticed() -> None:
-    took = {"rows": 1, "memory_bytes": 2, "gpu_bytes": 0, "disk_bytes": 3}
-    record = RunRecord(reused=1, computed=2, removed=0, rejected=0, started="now", seconds=1.5, host="h", **took)
+    record = FileEntry(name="shards/x/data.parquet", sha256="0" * 64, bytes=1, rows=1)
     content, harmless = seal(record), 0
     for bit in range(8 * len(content)):
-        try:
-            assert unseal(RunRecord, flipped(content, bit), "here") == record  # white space at most
+        with suppress(StoreError):
+            assert unseal(FileEntry, flipped(content, bit), "here") == record  # white space at most
             harmless += 1
-        except StoreError:
-            continue
     assert harmless < 0.05 * 8 * len(content)
 
 
 ADDRESSES = [
     *("", "\0", "a\0b", "..", "../x", "a/../../x", "a\\..\\x", "file://host/x", "file:x", "file:///a/../b"),
     *("s3://", "s3:///", "s3://b/../c", "s3a://b/k", "S4://x", "local:///etc", "data:text/plain,x", "file::///x"),
-    *("zip://a::file://b", "cached::file:///etc", "simplecache::s3://b/k", "filecache::x", "jar:file:/x", "HTTP://X"),
-    *("http://x", "https://x", "ftp://x", "sftp://x", "ssh://x", "git://x", "memory://x", "hdfs://x", "gs://x"),
-    *("abfs://x", "dropbox://x", "smb://x", "hf://x", "tar://x", "reference://x", "javascript:alert", "lzma::x"),
+    *("zip://a::file://b", "cached::file:///etc", "simplecache::s3://b/k", "jar:file:/x", "HTTP://X", "http://x"),
 ]
 
 
@@ -193,24 +183,13 @@ def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_th
     for address in ADDRESSES:
         with pytest.raises(StoreError):
             pytest.fail(f"{address!r} was opened as {open_folder(address)}")
-
-
-def test_plain_paths_and_allowed_addresses_are_understood() -> None:
-    for address, url in (
-        ("runs", "runs"),
-        ("/a/b/", "/a/b"),
-        ("file:///a/b", "/a/b"),
-        ("s3://b/prefix/", "s3://b/prefix"),
-    ):
-        assert parse_location(address).url() == url
-    with pytest.raises(StoreError, match="allowed are file"):
-        parse_location("s3://bucket", ("file",))
-
-
-def test_paths_of_inputs_stay_below_the_data_root() -> None:
     for path in ("", "a\0", "../x", "a/../x", "a\\..\\x", "s3://b/k", "cached::x", "http://x"):
         with pytest.raises(StoreError):
             check_source_path(path)
+    for address, url in (("runs", "runs"), ("/a/b/", "/a/b"), ("file:///a/b", "/a/b"), ("s3://b/c/", "s3://b/c")):
+        assert parse_location(address).url() == url
+    with pytest.raises(StoreError, match="allowed are file"):
+        parse_location("s3://bucket", ("file",))
 
 
 def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> None:
@@ -278,36 +257,24 @@ def test_too_little_space_is_said_beforehand(tmp_path: Path) -> None:
         require_free_space(tmp_path, 10**18, "the demo")
 
 
-def test_two_stages_that_save_the_inventory_keep_what_the_other_has_read(tmp_path: Path) -> None:
-    folder, data = open_folder(str(tmp_path / "root")), tmp_path / "data"
-    data.mkdir()
+def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path: Path) -> None:
+    data, folder = tmp_path / "data", open_folder(str(tmp_path / "root"))
+    (data / "sub").mkdir(parents=True)
     for name in "ab":
         (data / name).write_text(name)
-    first, second = (load_inventory(folder, str(data), ("file",)) for _ in range(2))
-    for inventory, name in ((first, "a"), (second, "b")):
-        digests(inventory, [name], workers=1, rehash=False)
-        save_inventory(folder, inventory)
-    both = load_inventory(folder, str(data), ("file",))
-    assert [both.known(name) is not None for name in "ab"] == [True, True]
 
+    def loaded() -> Inventory:
+        return load_inventory(folder, str(data), ("file",))
 
-def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path: Path) -> None:
-    (tmp_path / "data/sub").mkdir(parents=True)
-    (tmp_path / "data/a").write_text("a")
-    folder = open_folder(str(tmp_path / "root"))
-
-    def known() -> dict[str, str]:
-        paths = ["a", "gone", "sub", "../a", "a\0", str(tmp_path / "data/a")]
-        store = load_inventory(folder, str(tmp_path / "data"), ("file",))
-        found = digests(store, paths, workers=2, rehash=False)
-        save_inventory(folder, store)
-        return found
-
-    first = known()
-    assert first["a"] == hashlib.sha256(b"a").hexdigest() == first[str(tmp_path / "data/a")]
-    assert first["gone"] == first["../a"] == first["a\0"] == ABSENT
-    assert first["sub"] == UNREADABLE
-    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") == first["a"]
+    first, second = loaded(), loaded()
+    found = digests(first, ["a", "gone", "sub", "../a", "a\0", str(data / "a")], workers=2, rehash=False)
+    assert found["a"] == hashlib.sha256(b"a").hexdigest() == found[str(data / "a")]
+    assert found["gone"] == found["../a"] == found["a\0"] == ABSENT
+    assert found["sub"] == UNREADABLE
+    save_inventory(folder, first)
+    digests(second, ["b"], workers=1, rehash=False)
+    save_inventory(folder, second)
+    assert loaded().known("a") == found["a"], "a stage that saves keeps what another has read"
+    assert loaded().known("b") is not None
     (tmp_path / "root/inventory.json").write_bytes(b"nonsense")
-    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") is None
-    assert known() == first
+    assert loaded().known("a") is None

@@ -21,7 +21,6 @@ from schemas.vlm import EndpointScore, VlmConfig
 from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows
-from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import (
     ANTICIPATION,
     ATOMIC,
@@ -33,7 +32,7 @@ from trajpilot_core.paper.published import (
     table_rows,
 )
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Value
+from trajpilot_core.report.tables.table import DASH, NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import IN_SMALL, PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES
@@ -41,7 +40,7 @@ from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.planning import CLOSED_PANEL, GOAL_SEEN_ROWS, UNTUNED
 from trajpilot_core.studies.paper_tables.labels.scored import ENDPOINT_CACHE, HEADROOM, POSE_SCORES
-from trajpilot_core.studies.paper_tables.write import banner, plan_of, write_document, write_tables
+from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "sample")]
 OURS = (*GOAL_SEEN_ROWS, "scorer")
@@ -87,7 +86,8 @@ def test_a_table_has_the_places_of_the_papers_numbers() -> None:
             for one in table_rows(label)
             if one["row"] not in literature
         }
-        assert {(row, h) for row, h, _, _ in LABELS[label].addresses()} >= wanted, label
+        ours_of = LABELS[label]
+        assert {at[:2] for line in ours_of.lines for at in ours_of.addresses(line)} >= wanted, label
 
 
 def test_an_atomic_run_fills_planning_goal_dropout_and_headroom() -> None:
@@ -104,16 +104,12 @@ def test_an_atomic_run_fills_planning_goal_dropout_and_headroom() -> None:
     assert seen[-1][0] == "Overall"
 
 
-def test_an_empty_cell_says_whether_it_was_not_run_or_is_not_built() -> None:
-    """Derived: from what computes a label, from the list of rows, and from that of metrics."""
+def test_an_empty_cell_says_that_it_was_not_run() -> None:
     rows = {(row[0] or "", row[1]): row[2:] for row in texts([], ATOMIC)[:5]}
-    assert rows["3", "Qwen zero-shot"] == [NOTHING] * 6
-    assert rows["", "No-Traj"] == [NOTHING] * 6
+    assert rows["3", "Qwen zero-shot"] == rows["", "No-Traj"] == [NOTHING] * 6
     for label, table in LABELS.items():
         said = {cell for row in texts([], label) for cell in row[len(table.heads) :]}
-        assert said <= {NOTHING, NOT_BUILT} | ({DASH} if table.void else set())
-        if table.cells is None:
-            assert said == {NOT_BUILT}
+        assert said == {NOTHING} | ({DASH} if table.void else set())
 
 
 def scores(rows: list[tuple[str, int | None, float]], **where: object) -> pa.Table:
@@ -191,21 +187,6 @@ def test_an_untuned_recogniser_fills_no_line_of_a_tuned_one(adapter: str) -> Non
         assert NOTHING not in rows[-1]
 
 
-def test_a_label_is_not_built_without_its_stage_or_row_and_not_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {})
-    assert {cell for row in texts([], "ek100") for cell in row[1:]} == {NOT_BUILT}
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {"action_token": object()})
-    assert [row[1] for row in texts([], "ek100")] == [NOTHING] * 4
-    other = replace(METHODS[0], id="qwen_zs", name="A new row")
-    for methods, said in ((METHODS[:1], NOT_BUILT), ([*METHODS, other], NOTHING)):
-        monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", methods)
-        assert texts([], ATOMIC)[0][2:] == [said] * 6
-    blind = [replace(METHODS[0], id=f"anticipation_{row}") for row in ("no_traj", "scorer", "oracle")]
-    for methods, said in (([], NOT_BUILT), (blind, NOTHING)):
-        monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", methods)
-        assert [row[2] for row in texts([], ANTICIPATION)[:5]] == [NOT_BUILT] * 2 + [said] * 3
-
-
 def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
     table = tables_of(cells_of([an_atomic_run()]))[ATOMIC]
     bold = {str(row[1]) for row in table.rows for cell in row[2:] if isinstance(cell, Value) and cell.is_best}
@@ -246,18 +227,6 @@ def test_runs_that_fill_no_table_or_the_same_one_are_refused() -> None:
         cells_of([of_recipe("demo", "runs/a"), of_recipe("atomic", "runs/b")])
 
 
-def test_the_plan_has_every_label_with_its_recipe_its_root_and_what_is_missing() -> None:
-    empty = plan_of([])
-    assert [line.label for line in empty if line.label] == [*LABELS, *(figure.label for figure in FIGURES)]
-    assert {line.missing for line in empty if line.label in LABELS} == {"all"}
-    assert {line.root for line in empty} == {NOTHING, ""}
-    lines = {line.label: line for line in plan_of([of_recipe("demo", "runs/demo")])}
-    assert lines[ATOMIC][1:] == ("atomic", "runs/demo", "108 of 180", "Qwen zero-shot, Qwen tuned + LLM")
-    assert lines["motivation"].filled == "0 of 13", "the gain of none has no number"
-    assert lines["atomic_planning"].missing == CLOSED_PANEL
-    assert (lines["cem_vs_none"].root, lines["qualitative_open_vocab"].root) == (NOTHING, "runs/demo")
-
-
 def test_every_experiment_on_a_simulated_world_stands_for_one_that_a_label_takes() -> None:
     taken = {recipe for table in LABELS.values() for recipe in table.recipes}
     demos = {name for name in RECIPES if name.startswith("demo")} - {"demo_planners"}
@@ -265,16 +234,14 @@ def test_every_experiment_on_a_simulated_world_stands_for_one_that_a_label_takes
     assert (set(IN_SMALL), set(IN_SMALL.values())) == (demos, taken - large | {"atomic_latent"})
 
 
-def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_nothing_else() -> None:
+def test_the_list_of_commands_names_a_recipe_for_every_label_and_figure() -> None:
     rows = {str(row[0]).strip("`"): [str(cell) for cell in row[1:]] for row in commands_table().rows}
     assert set(rows) == {*LABELS, *(figure.label for figure in FIGURES)}
-    for label, (_, lacking, runs) in rows.items():
-        assert bool(runs) == (lacking != "all of it"), label
-    assert rows[GOAL_SEEN] == ["table", "", "`--recipe atomic --set predictor.twin_goal_dropout=0.5`"]
-    assert rows[ATOMIC] == ["table", "", "`--recipe atomic`; `--recipe vlm_sft`; `--recipe vlm_zero_shot`"]
-    assert all(table.recipes for table in LABELS.values() if table.cells is not None)
-    typed = {name for _, _, runs in rows.values() for name in re.findall(r"--recipe (\w+)", runs)}
-    assert typed <= set(RECIPES)
+    assert rows[GOAL_SEEN] == ["table", "`--recipe atomic --set predictor.twin_goal_dropout=0.5`"]
+    assert rows[ATOMIC] == ["table", "`--recipe atomic`; `--recipe vlm_sft`; `--recipe vlm_zero_shot`"]
+    typed = [re.findall(r"--recipe (\w+)", runs) for _, runs in rows.values()]
+    assert all(typed)
+    assert {name for names in typed for name in names} <= set(RECIPES)
 
 
 @pytest.mark.parametrize(("per_horizon", "is_stub"), [(None, False), (2, False), (None, True)])

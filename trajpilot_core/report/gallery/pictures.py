@@ -12,12 +12,10 @@ import cv2
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
-from pydantic import JsonValue
 
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.arrays import Array
 from trajpilot_core.report.drawing.charts import element
-from trajpilot_core.report.offline import script_json
 from trajpilot_core.video.isolate import run_jobs
 
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
@@ -104,14 +102,6 @@ def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], 
     x, y = middle + sign * (first[right] - centre[right]) * scale, VIEW_PX / 2 + 6 - (first[up] - centre[up]) * scale
     parts.append(element("path", class_="start", d=f"M{x:.1f} {y:.1f}m-4 0h8m-4-4v8"))
     return Markup("").join(parts)
-
-
-def path_data(groups: Sequence[Sequence[Path]]) -> Markup:
-    """Return groups of paths for the drawing that can be turned, rounded to a millimetre, as text of a script block."""
-    data: JsonValue = [
-        [{"kind": path.kind, "points": path.points_m.round(3).tolist()} for path in group] for group in groups
-    ]
-    return Markup(script_json(data))
 
 
 @dataclass(frozen=True)

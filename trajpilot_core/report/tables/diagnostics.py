@@ -22,9 +22,8 @@ PAIRS: Mapping[str, str] = {
     RANDOM: "Random cross-recording pair",
 }
 """Kind of pairs -> its printed name."""
-QUANTITIES: Mapping[str, str] = {"mean_l1": "l1, raw", "standardised_l1": "l1, standardised", "mean_cosine": "cosine"}
+QUANTITIES: Mapping[str, str] = {"mean_l1": "l1", "mean_cosine": "cosine"}
 SPLITS: Mapping[str, str] = {"test": "Test takes", "train": "Training takes"}
-SPACES: Mapping[str, str] = {"raw": "raw", "standardised": "standardised"}
 STUB_NOTE = " STUB: these answers are made up for a test; no model was run."
 ENDPOINTS = {
     "segments": "Endpoint segments",
@@ -71,22 +70,21 @@ def _geometry(rows: Sequence[PairDistance], published: str) -> Table:
         for kind, name in PAIRS.items()
     ]
     over = (("", 1), *((title, len(QUANTITIES)) for title in SPLITS.values()))
-    note = "l1 is the mean over the components; standardised: each divided by its deviation over the training takes."
+    note = "l1 is the mean over the components."
     return Table("Distances of segments in the features", header, tuple(lines), note + published, over)
 
 
 def _progress(rows: Sequence[ProgressShare], published: str) -> Table:
-    """Return a line for each horizon: both distances for each split, and the share of random orders."""
-    by_place: dict[tuple[int | str, ...], ProgressShare] = {(row.horizon, row.split, row.space): row for row in rows}
-    header = ("H", *(name for _ in SPLITS for name in SPACES.values()), "random order")
+    """Return a line for each horizon: the share of each split, and that of random orders."""
+    by_place: dict[tuple[int | str, ...], ProgressShare] = {(row.horizon, row.split): row for row in rows}
+    header = ("H", *SPLITS.values(), "random order")
     lines = []
     for horizon, chance in sorted({row.horizon: row.chance for row in rows}.items()):
-        shares = (_value(by_place.get((horizon, split, space)), 1) for split in SPLITS for space in SPACES)
+        shares = (_value(by_place.get((horizon, split)), 1) for split in SPLITS)
         lines.append((str(horizon), *shares, Value(chance, digits=2)))
-    over = (("", 1), *((title, len(SPACES)) for title in SPLITS.values()), ("", 1))
     title = "True plans that come closer to the goal with every middle step, %"
     note = "Three steps have one middle step, so H = 3 is always 100 %. Training windows are sampled with the seed."
-    return Table(title, header, tuple(lines), note + published, over)
+    return Table(title, header, tuple(lines), note + published)
 
 
 def _value(row: PairDistance | ProgressShare | None, digits: int) -> Cell:

@@ -19,8 +19,8 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.latex import latex_text
 
-NOTHING, NOT_BUILT = "not run", "not built"
-"""Texts of an empty cell: it was not run, or nothing here computes it."""
+NOTHING = "not run"
+"""Text of an empty cell."""
 DASH = "–"
 """Text of a cell that has no number by its definition."""
 TOO_FEW = "too few takes"
@@ -56,7 +56,7 @@ class Value(NamedTuple):
     mark: str = ""
     """A sign after the number that the note explains."""
     metric: Metric | None = None
-    """The row of the metrics table that it is; the page can sort by it."""
+    """The row of the metrics table that it is."""
 
     def __str__(self) -> str:
         """Print value, mark and interval."""
@@ -239,7 +239,7 @@ def interval(low: float, high: float, digits: int = 1, is_signed: bool = False) 
 
 
 def metric_head(metric: str, printed: str = "") -> str:
-    """Print a metric with the direction in which it is better; one that is not built is taken to rise."""
+    """Print a metric with the direction in which it is better; one of another list is taken to rise."""
     rises = metric not in METRICS or METRICS[metric].higher_is_better
     return f"{printed or metric} {'↑' if rises else '↓'}"
 
@@ -258,7 +258,7 @@ def is_best(cell: Cell) -> bool:
 def is_number(cell: Cell) -> bool:
     """Return whether a cell fits in a column of numbers; empty cells do."""
     text = str(cell)
-    return isinstance(cell, Value) or text in ("", DASH, NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
+    return isinstance(cell, Value) or text in ("", DASH, NOTHING) or PRINTED.fullmatch(text) is not None
 
 
 def finite(value: JsonValue) -> JsonValue:
@@ -283,20 +283,17 @@ def key_of(m: Metric) -> str:
 
 
 def _head(name: str, is_right: bool, groups: Sequence[Group]) -> Markup:
-    """Return a cell of the header; a metric has its description, and the page can sort by it."""
+    """Return a cell of the header; a metric has its description."""
     kind = Markup(' class="num"') if is_right else Markup("")
     if groups and name in METRICS:
-        kind += Markup(' data-metric="{}"').format(name)
         return Markup('<th scope="col"{}><abbr title="{}">{}</abbr></th>').format(kind, METRICS[name].description, name)
     return Markup('<th scope="col"{}>{}</th>').format(kind, name)
 
 
 def _html_row(cells: Sequence[Cell], right: Sequence[bool]) -> Markup:
     """Return one row."""
-    name = cells[0].row if isinstance(cells[0], Label) else ""
     parts = [_html_cell(cell, "num" if is_right else "") for cell, is_right in zip(cells, right, strict=True)]
-    row = Markup(' data-row="{}"').format(name) if name else ""
-    return Markup("<tr{}>{}</tr>\n").format(row, Markup("").join(parts))
+    return Markup("<tr>{}</tr>\n").format(Markup("").join(parts))
 
 
 def _html_cell(cell: Cell, kind: str) -> Markup:
@@ -308,7 +305,7 @@ def _html_cell(cell: Cell, kind: str) -> Markup:
     kinds, attributes = [MARKED.get(text, kind), cell.style if isinstance(cell, Label) else ""], Markup("")
     if isinstance(cell, Value) and cell.metric is not None:
         kinds += ["best" if cell.is_best else "", cell.sign]
-        attributes = Markup(' data-key="{}" data-value="{}"').format(key_of(cell.metric), cell.value)
+        attributes = Markup(' data-key="{}"').format(key_of(cell.metric))
         arrow = Markup('<span class="arrow" title="the interval excludes zero: {}">{}</span>')
         arrow = arrow.format(cell.sign, ARROWS[cell.sign]) if cell.sign else Markup("")
         text = Markup('<span class="v">{}</span>{} <span class="ci">{}</span>').format(cell.text, arrow, cell.bracket)

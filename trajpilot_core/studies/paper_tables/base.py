@@ -1,8 +1,7 @@
 """The record of a table of the paper: its lines, its columns, and which finished runs fill its cells.
 
-Every label is one record (`labels/`); LaTeX, CSV, Parquet, page and paper.tex follow from it. A cell that no run filled
-is printed as "not run", or as "not built" where this project cannot compute it: nothing computes its label, its stage
-does not exist, its row is not in `trajpilot_core.methods`, or its metric not in `trajpilot_core.metrics`.
+Every label is one record (`labels/`); LaTeX, CSV, page and paper.tex follow from it. A cell that no run filled
+is printed as "not run".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +13,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from schemas.base import Record
-from schemas.config import EvaluationConfig
 from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.evaluation.trained_rows import FLOORS
-from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.paper.published import HORIZONS
 from trajpilot_core.report.tables.results import Results, is_single_best
@@ -25,7 +23,6 @@ from trajpilot_core.report.tables.table import (
     DAGGER,
     DASH,
     LEGEND,
-    NOT_BUILT,
     NOTHING,
     Cell,
     Table,
@@ -33,7 +30,6 @@ from trajpilot_core.report.tables.table import (
     metric_head,
     row_name,
 )
-from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.store.reading import Inputs
 
 DIGITS = 2
@@ -121,8 +117,6 @@ class PaperRun:
     """All committed outputs."""
     last: LastRun | None = None
     """The last command on its root; None where that was not recorded."""
-    evaluation: EvaluationConfig | None = None
-    """Settings of the evaluation, with its plugins; None where there was none."""
     is_last: bool = True
     """Its evaluation is the current one of the root, so that `last` is about it."""
 
@@ -172,8 +166,8 @@ class PaperTable:
     """Headings of the first columns, which contain texts."""
     lines: tuple[Line, ...]
     columns: tuple[Column, ...]
-    cells: Callable[[PaperRun], list[PaperCell]] | None = None
-    """Returns the cells that a run fills, none for a run of another benchmark; None: nothing here computes it."""
+    cells: Callable[[PaperRun], list[PaperCell]]
+    """Returns the cells that a run fills, none for a run of another benchmark."""
     of_methods: bool = True
     """Its rows are those of `trajpilot_core.methods`, its metrics those of `trajpilot_core.metrics`."""
     further: tuple[Line, ...] = ()
@@ -184,12 +178,8 @@ class PaperTable:
     """Note that is printed where a run filled any cell."""
     always: str = ""
     """Note that is always printed."""
-    stage: str = ""
-    """The stage whose table fills it, where that is not the evaluation; without it no cell is built."""
-    built: tuple[str, ...] | None = None
-    """The rows that this stage computes; None: all."""
     recipes: tuple[str, ...] = ()
-    """Experiments whose finished runs fill it; none where nothing does."""
+    """Experiments whose finished runs fill it."""
     changes: tuple[str, ...] = ()
     """Settings that differ from the recipe, as `--set` reads them."""
     void: tuple[tuple[str, str], ...] = ()
@@ -207,7 +197,7 @@ class PaperTable:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
         placed = {cell.address: cell for cell in mine}
-        filled = [line for line in self.further if any(at in placed for at in self._places(line))]
+        filled = [line for line in self.further if any(at in placed for at in self.addresses(line))]
         rows = tuple(
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
             for line in (*self.lines, *filled)
@@ -228,27 +218,14 @@ class PaperTable:
             rules=self.rules,
         )
 
-    def addresses(self) -> list[CellAddress]:
-        """Return the address of every number of the table, in reading order."""
-        return [at for line in self.lines for at in self._places(line)]
-
-    def _places(self, line: Line) -> list[CellAddress]:
+    def addresses(self, line: Line) -> list[CellAddress]:
         """Return the address of every number of a line."""
         return [at for column in self.columns for at in _addresses(line, column)]
-
-    def lacks(self, at: CellAddress) -> str:
-        """Return the text of an empty cell."""
-        row, _, _, metric = at
-        if (row, metric) in self.void:
-            return DASH
-        known = not self.of_methods or (row in {row_method.id for row_method in METHODS} and metric in METRICS)
-        known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
-        return NOTHING if self.cells is not None and known else NOT_BUILT
 
     def _cell(self, placed: PlacedCells, line: Line, column: Column) -> Cell:
         places = _addresses(line, column)
         if not all(at in placed for at in places):
-            return next(self.lacks(at) for at in places if at not in placed)
+            return DASH if (places[0][0], places[0][3]) in self.void else NOTHING
         if column.digits is None:
             return JOINED.join(f"{placed[at].value:g}" for at in places)
         values = [

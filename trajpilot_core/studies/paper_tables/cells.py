@@ -3,8 +3,7 @@
 A table of several benchmarks takes one run for each; benchmarks without a run have no cells.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from schemas.annotation import SIMULATED
@@ -16,7 +15,6 @@ from schemas.training import PredictorConfig, ScorerConfig
 from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
-from trajpilot_core.methods.plugged import listed
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
 from trajpilot_core.report.tables.results import head_settings, results_of
 from trajpilot_core.stages import EVERY_STAGE as STAGES
@@ -62,27 +60,8 @@ def read_run(root: str) -> PaperRun:
         table,
         Inputs(side.folder, "paper", {n: (s, e) for s, made in side.outputs.items() for n, e in made.entries.items()}),
         recall_run(side.folder.url),
-        None if EVALUATION not in side.outputs else CompletedEvaluation.model_validate(side.outputs[EVALUATION].config),
         is_last="@" not in root,
     )
-
-
-@contextmanager
-def plugins_listed(runs: Sequence[PaperRun]) -> Iterator[None]:
-    """List the rows and metrics of plugins that some runs were evaluated with, for a block.
-
-    Raises:
-        InputError: one is not installed, or in another version; its run and name are in the message.
-    """
-    with ExitStack() as stack:
-        for run in runs:
-            if run.evaluation is None:
-                continue
-            try:
-                stack.enter_context(listed(run.evaluation))
-            except InputError as error:
-                raise InputError(f"{run.name} was evaluated with rows or metrics of plugins: {error}") from error
-        yield
 
 
 def _whole(root: str) -> Side:
@@ -123,8 +102,8 @@ def _dataset(side: Side, is_classes: bool) -> str:
     return corpus if corpus not in BENCHMARKS.values() else f"{corpus} with an open vocabulary"
 
 
-def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
-    """Return every cell of the paper's tables that the runs fill, with its run, label by label.
+def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
+    """Return every cell of the paper's tables that the runs fill, label by label.
 
     Of several runs with a number for a cell, the one fills it whose recipe comes first in those of the label.
 
@@ -137,18 +116,14 @@ def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
         raise InputError(
             f"simulated and recorded runs cannot share a table ({kinds}); write each kind to its own folder"
         )
-    offered = {
-        table.label: [(run, cell) for run in runs for cell in table.cells(run)]
-        for table in LABELS.values()
-        if table.cells is not None
-    }
+    offered = {table.label: [(run, cell) for run in runs for cell in table.cells(run)] for table in LABELS.values()}
     able = {run.name for offers in offered.values() for run, _ in offers}
     for run in runs:
         if run.name not in able:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-    filled: list[tuple[PaperRun, PaperCell]] = []
+    filled: list[PaperCell] = []
     for label, offers in offered.items():
         chosen: dict[CellAddress, tuple[PaperRun, PaperCell]] = {}
         rank = LABELS[label].rank
@@ -160,13 +135,8 @@ def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
                     f"{described(first)} and {described(run)} both have a number for {label}; "
                     f"leave one out, or give a root of the first of its recipes ({recipes})"
                 )
-        filled += chosen.values()
+        filled += [cell for _, cell in chosen.values()]
     return filled
-
-
-def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
-    """Return the cells of `fill`."""
-    return [cell for _, cell in fill(runs)]
 
 
 def described(run: PaperRun) -> str:

@@ -185,14 +185,9 @@ def test_the_best_example_is_the_drawn_one_that_gained_most_and_none_where_none_
     assert best_example([one for one in shown if one.group != HELPED]) is None
 
 
-def test_the_page_carries_the_paths_of_every_example(shown: tuple[Kept, list[str]]) -> None:
+def test_the_page_shows_the_paths_of_every_example(shown: tuple[Kept, list[str]]) -> None:
     page = shown[0].documents["report.html"].decode()
-    block = page.split('id="paths">', 1)[1].split("</script>", 1)[0]
-    paths = json.loads(block)
-    assert len(paths) == 12
-    assert all({p["kind"] for p in one} <= {"true", "nearest", "chosen"} for one in paths)
-    assert all(any(p["kind"] == "true" for p in one) for one in paths)
-    assert page.count('class="paths"') == 12
+    assert page.count('class="paths"') == page.count('class="path true"') // 3 == 12, "three views each"
 
 
 def motions(seed: int, n: int) -> np.ndarray:

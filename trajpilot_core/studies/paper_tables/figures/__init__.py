@@ -1,6 +1,6 @@
 """The figures of the paper that runs can draw, in its order: the only list. What draws them is matplotlib, an extra.
 
-A new figure is one record in a file here; svg, pdf and its place in paper.tex follow.
+A new figure is one record in a file here; the PDF and its place in paper.tex follow.
 """
 
 from trajpilot_core.studies.paper_tables.figures import curves, qualitative

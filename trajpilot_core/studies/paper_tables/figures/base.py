@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, printed
+from trajpilot_core.report.tables.table import NOTHING
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-KINDS = ("svg", "pdf")
 HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
-FONT = "DejaVu Sans"
-"""Part of matplotlib."""
 STYLE: dict[Any, Any] = {
-    "font.family": FONT,
+    "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -31,14 +28,9 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "text.parse_math": False,
     "pdf.fonttype": 42,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "trajpilot",
 }
-"""Type 42 embeds the font in PDF, paths need none in SVG; a dollar in a label is a dollar."""
-METADATA: Mapping[str, dict[str, Any]] = {
-    "svg": {"Date": None, "Creator": "TrajPilot"},
-    "pdf": {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"},
-}
+"""Type 42 embeds the font; a dollar in a label is a dollar."""
+METADATA: dict[str, Any] = {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"}
 """Nothing that differs from run to run."""
 
 
@@ -48,8 +40,6 @@ class FigureSource:
 
     cells: Sequence[PaperCell]
     runs: Sequence[PaperRun]
-    by_rule_of_paper: bool = False
-    """The qualitative figure shows windows selected by the paper's rule, not the sampled gallery."""
 
     @property
     def warning(self) -> str:
@@ -69,43 +59,26 @@ class PaperFigure:
     """Labels whose cells it shows."""
     recipes: tuple[str, ...] = ()
     """Experiments whose finished runs it shows, where it shows no cells."""
-    unbuilt: tuple[str, ...] = ()
-    """Rows of this figure only that this project lacks; its tables list their own."""
 
 
 def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each figure that no run fills: "not run", and the rows that are not built.
+    """Return a sentence for each figure that no run fills.
 
     Args:
         captions: label -> caption of those that were drawn.
     """
-    missing = []
-    for figure in figures:
-        if figure.label not in captions:
-            lacking = ", ".join(map(printed, figure.unbuilt))
-            missing.append(f"{figure.label}: {NOTHING}{f'; {NOT_BUILT}: {lacking}' if lacking else ''}")
-    return missing
+    return [f"{figure.label}: {NOTHING}" for figure in figures if figure.label not in captions]
 
 
-def absences(rows: Iterable[tuple[str, str]]) -> str:
-    """Return the end of a caption that names the rows without a line or bar; `rows`: (state, printed name)."""
-    names: dict[str, dict[str, None]] = {}
-    for state, name in rows:
-        names.setdefault(state, {})[name] = None
-    return "".join(f" {state.capitalize()}: {', '.join(those)}." for state, those in sorted(names.items()))
+def absences(names: Iterable[str]) -> str:
+    """Return the end of a caption that names the rows without a line or bar."""
+    absent = ", ".join(dict.fromkeys(names))
+    return f" Not run: {absent}." if absent else ""
 
 
 def can_draw() -> bool:
     """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
-
-
-def in_font(text: str) -> str:
-    """Return text that the font of the figures can draw; other characters become their code point, `[U+5207]`."""
-    from matplotlib import font_manager
-
-    known = font_manager.get_font(font_manager.findfont(FONT)).get_charmap()
-    return "".join(letter if ord(letter) in known or letter == "\n" else f"[U+{ord(letter):04X}]" for letter in text)
 
 
 def write_figures(
@@ -128,8 +101,6 @@ def write_figures(
                 continue
             drawing, caption = picture
             captions[figure.label] = f"{source.warning}. {caption}" if source.warning else caption
-            for kind in KINDS:
-                path = folder / f"{figure.label}.{kind}"
-                drawing.savefig(path, format=kind, metadata=METADATA[kind])
-                files.append(path)
+            files.append(folder / f"{figure.label}.pdf")
+            drawing.savefig(files[-1], format="pdf", metadata=METADATA)
     return files, captions

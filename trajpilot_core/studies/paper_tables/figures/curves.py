@@ -1,7 +1,7 @@
 """Accuracy over the horizon and in bars, drawn from the cells of the tables, so that both agree.
 
 Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
-latents. Rows that are not built have no line; the caption names them. The last two show metrics that no table of
+latents. Rows that were not run have no line; the caption names them. The last two show metrics that no table of
 the paper has for atomic actions: their cells come from the runs.
 """
 
@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
 from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.studies.paper_tables.base import PaperCell, printed
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
-from trajpilot_core.studies.paper_tables.labels import LABELS
 from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, CLOSED_PANEL, GOAL_FREE_ROWS, of_atomic
 
 if TYPE_CHECKING:
@@ -29,14 +27,6 @@ NAME_IN = 1.5
 """Width of a name in the legend, inches."""
 TEASER, SHOTS = "basketball_teaser", "basketball_shot_outcome"
 """Label of our figure of shots, the paper's teaser (its images are not available), and the table that it shows."""
-ACCURACY, MADE, MISSED = "accuracy", "made_recall", "miss_recall"
-CHANCE = 50.0
-"""Percent that the same answer for every shot reaches on the paper's balanced shots."""
-OF_SHOTS = (
-    "Predicting whether a shot goes in. Left: share of shots that a row predicts correctly. Right: the same for made "
-    "(filled) and for missed shots (open); a row with a bias to one answer is good at that one. Whiskers: 95 % "
-    "intervals over takes, where there are enough. Dotted: the same answer for every shot."
-)
 
 
 @dataclass(frozen=True)
@@ -79,14 +69,12 @@ def draw(
         handles = made | handles if panel.is_bars else handles | made
     shown, names = list(handles.values()), list(handles)
     drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=int(width / NAME_IN), fontsize=7)
-    absent: list[tuple[str, str]] = []
+    absent: list[str] = []
     for panel, cells in zip(panels, panel_cells, strict=True):
         for row in panel.rows:
             if not any(cell.row == row for cell in cells):
-                horizon = None if panel.is_bars else 3
-                state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
                 is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
-                absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
+                absent.append(f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row))
     bands = "Bands and whiskers: 95 % intervals over takes, where there are enough."
     return drawing, f"{caption} {bands}{absences(absent)}"
 
@@ -138,56 +126,10 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
     return handles
 
 
-def draw_shots(source: FigureSource) -> "tuple[Drawing, str] | None":
-    """Draw accuracy, and the recall of either outcome; None without a run on shots."""
-    from matplotlib.figure import Figure as Drawing
-
-    cells = {(cell.row, cell.metric): cell for cell in source.cells if cell.table == SHOTS}
-    if not cells:
-        return None
-    rows = list(dict.fromkeys(line.row for line in LABELS[SHOTS].lines))
-    scored = [row for row in rows if (row, ACCURACY) in cells]
-    width, height = PANEL_IN
-    drawing = Drawing(figsize=(width * 2.6, 0.9 + 0.36 * len(scored) + height * 0.2), layout="constrained")
-    drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
-    left, right = drawing.subplots(1, 2, sharey=True)
-    for at, row in enumerate(scored):
-        cell = cells[row, ACCURACY]
-        left.barh(at, cell.value, 0.55, color=style_of(row).light)
-        if cell.low is not None and cell.high is not None:
-            left.hlines(at, cell.low, cell.high, color="#333333", linewidth=0.9)
-        left.text(1, at, f"{cell.value:.1f}", va="center", fontsize=7, color="white")
-    _outcomes(right, [(cells[row, MADE], cells[row, MISSED]) for row in scored])
-    for axis, title in ((left, "All shots"), (right, "Made ● and missed ○")):
-        axis.set_title(title, fontsize=8)
-        axis.set_xlim(-2, 102)
-        axis.set_xlabel("right, %")
-        axis.axvline(CHANCE, color="#8a929c", linewidth=0.8, linestyle=":")
-        axis.set_yticks(range(len(scored)), [printed(row) for row in scored])
-        axis.set_ylim(len(scored) - 0.4, -0.6)
-    absent = [(LABELS[SHOTS].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in scored]
-    return drawing, OF_SHOTS + absences(absent)
-
-
-def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> None:
-    """Draw the two recalls of each row, joined by a line whose length is the bias of the row."""
-    for at, (made, missed) in enumerate(pairs):
-        colour = style_of(made.row).light
-        axis.hlines(at, min(made.value, missed.value), max(made.value, missed.value), color=colour, linewidth=1.4)
-        for cell, face, off in ((made, colour, -0.16), (missed, "white", 0.16)):
-            axis.plot(cell.value, at, "o", color=colour, markerfacecolor=face, markersize=5.5)
-            if cell.low is not None and cell.high is not None:
-                axis.hlines(at + off, cell.low, cell.high, color=colour, linewidth=0.6)
-
-
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:
     """Return a figure of panels."""
-    tables = tuple(dict.fromkeys(panel.label for panel in panels))
-    tabled = {at[0] for label in tables for at in LABELS[label].addresses()}
-    built = tabled | {method.id for method in METHODS}
-    unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in built)
     drawing = partial(draw, panels=panels, caption=caption)
-    return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))
+    return PaperFigure(label, drawing, tuple(dict.fromkeys(panel.label for panel in panels)))
 
 
 def in_latents(label: str, metric: str, said: str) -> PaperFigure:
@@ -200,7 +142,20 @@ def in_latents(label: str, metric: str, said: str) -> PaperFigure:
 
 PLANNED = ("latent_no_traj", "cem", "latent_oracle", "cem_goal", "cem_bank", "random_bank")
 FIGURES = (
-    PaperFigure(TEASER, draw_shots, (SHOTS,)),
+    figure(
+        TEASER,
+        "Predicting whether a shot goes in: a row with a bias to one answer is good at that one. The same answer for "
+        "every shot reaches 50 % accuracy on the paper's balanced shots.",
+        (
+            CurvePanel(
+                "Shots",
+                SHOTS,
+                ("accuracy", "made_recall", "miss_recall"),
+                ("no_traj", "attentive_probe", "scorer", "oracle"),
+                is_bars=True,
+            ),
+        ),
+    ),
     figure(
         "atomic_planning",
         "Planning on atomic actions: open vocabulary over the horizon, and classes over all windows.",

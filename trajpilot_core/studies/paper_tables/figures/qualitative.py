@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.config import ReportConfig
 from trajpilot_core.arrays import Image
-from trajpilot_core.methods import METHODS, method
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery import windows
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
-from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.store.reading import Inputs
 from trajpilot_core.studies.paper_tables.base import PaperRun
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +37,6 @@ LINES = {"true": "-", "nearest": ":", "chosen": "--"}
 Strips = Mapping[tuple[str, float], Thumbnail]
 SHOWN = 3
 """Windows of the figure."""
-SCORER, VISION_LANGUAGE = "scorer", "qwen_sft_llm"
 
 
 @dataclass(frozen=True)
@@ -63,13 +58,13 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
     if run is None or run.inputs is None:
         return None
     cfg = ReportConfig() if run.last is None else run.last.config.report
-    outcomes = run.inputs.table("outcomes")
-    by_rule = source.by_rule_of_paper
-    gallery, said = by_rule_of_paper(outcomes, cfg.seed) if by_rule else drawn_windows(outcomes, cfg)
+    gallery = windows.draw(run.inputs.table("outcomes"), cfg.replace(examples=SHOWN))
     if not gallery.window_ids():
         return None
     shown = _shown(run, run.inputs, gallery, cfg)
-    caption = f"{said} {SIGNS}. Path of the head over the middle steps, from above."
+    sizes = ", ".join(f"{name} {size:,}" for name, size in gallery.sizes.items())
+    caption = f"One window of each class, sampled at random (windows in all: {sizes}). {SIGNS}. "
+    caption += "Path of the head over the middle steps, from above."
     return _laid_out(shown, source.warning), f"{caption} {shown.no_frames}".strip()
 
 
@@ -162,7 +157,7 @@ def _answers(axis: "Axes", example: windows.Example) -> None:
 
 def _wrapped(text: str, width: int) -> str:
     """Break a text into at most three lines of about `width` characters."""
-    return "\n".join(textwrap.wrap(shortened(in_font(text), 3 * width), width)[:3])
+    return "\n".join(textwrap.wrap(shortened(text, 3 * width), width)[:3])
 
 
 def _path(axis: "Axes", example: windows.Example) -> None:
@@ -176,62 +171,6 @@ def _path(axis: "Axes", example: windows.Example) -> None:
     axis.plot(0, 0, "+", color="#9a2f1f", markersize=6)
     if example.paths:
         axis.legend(fontsize=5, loc="best")
-
-
-ChosenWindows = tuple[windows.GalleryWindows, str]
-"""Windows with their class, and a sentence on how they were selected."""
-
-
-def drawn_windows(outcomes: pa.Table, cfg: ReportConfig) -> ChosenWindows:
-    """Sample one window of each class of the report's gallery, by its rule and seed."""
-    gallery = windows.draw(outcomes, cfg.replace(examples=SHOWN))
-    sizes = ", ".join(f"{name} {size:,}" for name, size in gallery.sizes.items())
-    return gallery, f"One window of each class, sampled at random (windows in all: {sizes})."
-
-
-def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
-    """Sample windows in which the Scorer is exact and the other row is not, and state their share of all windows.
-
-    The other row is the vision-language one; without it, the strongest other row that does not see the truth.
-
-    Args:
-        outcomes: columns window_id, horizon, variant, mid_right.
-        seed: of the sample.
-    """
-    exact = _exact(outcomes)
-    if SCORER not in exact:
-        return _exactly(()), "The Scorer was not run."
-    rivals = {row: members for row, members in exact.items() if row != SCORER and not method(row).uses_the_truth}
-    if not rivals:
-        return _exactly(()), "No other row was run."
-    other = VISION_LANGUAGE if VISION_LANGUAGE in rivals else max(rivals, key=lambda row: sum(rivals[row].values()))
-    instead = "" if other == VISION_LANGUAGE else f", the strongest other row, in place of {row_name(VISION_LANGUAGE)},"
-    mine = exact[SCORER]
-    kept = sorted(window for window in mine if mine[window] and not rivals[other].get(window, False))
-    order = np.random.default_rng(seed).permutation(len(kept))[:SHOWN]
-    share = 100 * len(kept) / max(1, len(mine))
-    said = (
-        "Windows are selected by the paper's rule: the Scorer has every middle step right, and "
-        f"{row_name(other)}{instead} has not. This holds for {len(kept):,} of {len(mine):,} windows ({share:.1f} %); "
-        "the others are not shown."
-    )
-    return _exactly(tuple(kept[at] for at in sorted(order))), said
-
-
-def _exactly(ids: tuple[str, ...]) -> windows.GalleryWindows:
-    """Return windows that are all of one class: an exact Scorer is ahead of wrong rivals, mostly of No-Traj too."""
-    members = {name: ids if name == windows.HELPED else () for name in windows.CLASSES}
-    return windows.GalleryWindows(members, {name: len(inside) for name, inside in members.items()}, SCORER, len(ids))
-
-
-def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
-    """Return row -> window -> whether every middle step is right."""
-    right = pc.equal(outcomes["mid_right"], pc.subtract(outcomes["horizon"], 2))
-    exact: dict[str, dict[str, bool]] = {method.id: {} for method in METHODS}
-    columns = (outcomes["variant"].to_pylist(), outcomes["window_id"].to_pylist(), right.to_pylist())
-    for variant, window, is_right in zip(*columns, strict=True):
-        exact[variant][window] = is_right
-    return {row: members for row, members in exact.items() if members}
 
 
 FIGURE = PaperFigure(LABEL, draw, recipes=("atomic",))

@@ -1,6 +1,6 @@
 """The labels of the paper, in the order in which paper.tex prints them: the only list.
 
-A new label is one record, in a file here of its own or of its family; LaTeX, CSV, Parquet, the page, paper.tex and
+A new label is one record, in a file here of its own or of its family; LaTeX, CSV, the page, paper.tex and
 docs/reproduction.md follow.
 """
 

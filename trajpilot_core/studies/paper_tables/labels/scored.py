@@ -1,7 +1,7 @@
 """Labels that a stage of its own fills from its scores: EPIC-KITCHENS-100, shots, poses, pools, conditions, endpoints.
 
 A table of `ScoredBy` has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean
-over the seeds. Without the stage, no cell of the label is built. Source: arXiv 2605.20388; rows are named as
+over the seeds. Source: arXiv 2605.20388; rows are named as
 in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions is the best value on validation data;
 here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
 """
@@ -89,8 +89,6 @@ def table_of_scores(*sources: ScoredBy, **fields: Any) -> PaperTable:
         cells=cells,
         of_methods=False,
         note="Percent.",
-        stage=first.stage,
-        built=tuple(first.rows),
         **fields,
     )
 
@@ -202,11 +200,10 @@ def of_conditions(run: PaperRun) -> list[PaperCell]:
     """Return the cells that a run fills: means over its seeds on test pairs."""
     cells = []
     for row in rows_on_atomic(run, "latent_plans", "latent_conditions", ConditionScore):
-        if row.split == "test" and row.seed is None:
-            cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
-            cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
-            if row.condition != "none":
-                cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
+        cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
+        cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
+        if row.condition != "none":
+            cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
     return cells
 
 
@@ -218,7 +215,6 @@ CONDITIONS_TABLE = PaperTable(
     columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
     cells=of_conditions,
     of_methods=False,
-    stage="latent_plans",
     void=(("none", "gain_over_none"),),
     note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
     recipes=("atomic_latent",),
@@ -253,13 +249,12 @@ ENDPOINTS_TABLE = PaperTable(
     columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
     cells=of_endpoints,
     of_methods=False,
-    stage="vlm_rows",
     recipes=("vlm_sft",),
 )
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
 FRACTION = "monotonic_fraction"
 PROGRESS = {"train": "Sampled training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
-QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Standardised l1 ↓", "Mean cosine ↑"), strict=True))
+QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Mean cosine ↑"), strict=True))
 STAGE = "diagnostics"
 
 
@@ -272,8 +267,8 @@ def of_geometry(run: PaperRun) -> list[PaperCell]:
 
 
 def of_progress(run: PaperRun) -> list[PaperCell]:
-    """Return the shares by the raw distance of a run on atomic descriptions, and those of random orders."""
-    rows = [row for row in rows_on_atomic(run, STAGE, "progress_shares", ProgressShare) if row.space == "raw"]
+    """Return the shares of a run on atomic descriptions, and those of random orders."""
+    rows = rows_on_atomic(run, STAGE, "progress_shares", ProgressShare)
     shares = [plain_cell(run, MONOTONICITY, row.split, FRACTION, row.share, row) for row in rows]
     chances = {row.horizon: row.chance for row in rows}
     return shares + [plain_cell(run, MONOTONICITY, "null", FRACTION, v, horizon=h) for h, v in sorted(chances.items())]
