@@ -16,13 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trajpilot_core.models.ranking import best
+
 TINY = 1e-30
-TIE_BREAK = 1e-12
-"""Penalty per index of a label that breaks ties: far below the rounding of float32."""
-
-
-SMALL = 2048
-"""Number of labels up to which all transitions are in one table, 16 MiB."""
 
 
 class Sparse(NamedTuple):
@@ -55,8 +51,6 @@ class LabelMoves(NamedTuple):
     """(V,) probability of backing off to frequencies; 1 after a label without counted transitions."""
     frequent: Tensor
     """(V,) probability of a label anywhere, never 0."""
-    table: Tensor | None = None
-    """(V, V) all probabilities, if V is small: ten times faster."""
 
     def forth(self, state_VB: Tensor) -> Tensor:
         """Return (V, B): the mass that reaches each label from (V, B)."""
@@ -71,8 +65,6 @@ class LabelMoves(NamedTuple):
 
     def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
         """Return the probabilities of single transitions, in the broadcast shape of two long tensors of labels."""
-        if self.table is not None:
-            return self.table[before_x, after_x]
         entries = self.counts.matrix.coalesce()
         (row_N, column_N), size = entries.indices(), len(self.frequent)
         wanted_x = before_x * size + after_x
@@ -114,11 +106,7 @@ def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
     followers_V = followers_V.clamp_min(1.0)
     whole_V = total_V + followers_V
     frequent_V = (count_V + 1) / (count_V.sum() + len(count_V))
-    moves = LabelMoves(follows, 1 / whole_V, followers_V / whole_V, frequent_V)
-    if len(count_V) > SMALL:
-        return moves
-    every_V = torch.arange(len(count_V), device=count_V.device)
-    return moves._replace(table=moves.between(every_V[:, None], every_V))
+    return LabelMoves(follows, 1 / whole_V, followers_V / whole_V, frequent_V)
 
 
 def chain_marginals(moves: LabelMoves, first_BV: Tensor, last_BV: Tensor, horizon: int) -> Tensor:
@@ -148,15 +136,7 @@ def _normalised(values_VB: Tensor) -> Tensor:
 
 def probable_labels(score_BHV: Tensor, keep: int) -> Tensor:
     """Return (B, H, P) long: the labels of the highest scores at each step, ascending; ties go to the smaller index."""
-    n_labels = score_BHV.shape[2]
-    keep = min(keep, n_labels)
-    top = score_BHV.topk(min(keep + 1, n_labels), dim=2)
-    labels_BHP = top.indices[..., :keep]
-    tied_BH = (top.values[..., keep:] == top.values[..., keep - 1 : keep]).any(2)
-    if bool(tied_BH.any()):
-        order_V = torch.arange(n_labels, device=score_BHV.device, dtype=torch.float64)
-        labels_BHP[tied_BH] = (score_BHV[tied_BH].double() - TIE_BREAK * order_V).topk(keep, dim=1).indices
-    return labels_BHP.sort(dim=2).values
+    return best(score_BHV, keep)[0].sort(dim=2).values
 
 
 def kept_moves(moves: LabelMoves, labels_BHP: Tensor) -> tuple[Tensor, list[Tensor]]:
