@@ -30,7 +30,6 @@ from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import read_text
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.vlm.clients import NAME as STUB
 from trajpilot_core.vlm.requests import load_prompts
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from trajpilot_core.vlm.requests import Asking
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
-NAME, VERSION, ROWS_VERSION = "vlm", 3, 2
+NAME, VERSION, ROWS_VERSION = "vlm", 4, 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
 PART_BYTES = 500 * 10**6
@@ -47,15 +46,14 @@ PART_BYTES = 500 * 10**6
 
 
 def completed(config: PipelineConfig) -> CompletedVlm:
-    """Return the settings, completed from those of other stages; stub answers carry no model's name."""
-    settings = CompletedVlm.completing(
+    """Return the settings, completed from those of other stages."""
+    return CompletedVlm.completing(
         config.vlm,
         corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
         text=config.text_bank,
         seeds=config.alignment.seeds,
     )
-    return settings.replace(model=STUB, filler=STUB, adapter=None) if settings.backend == "stub" else settings
 
 
 def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
@@ -72,7 +70,7 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
     }
     known = Contributions.read(inputs, ("segments", "windows"), ("scenario",))
     shared = {
-        "prompts": load_prompts(cfg.prompts).digest,
+        "prompts": load_prompts().digest,
         "labels": part_of(inputs, "labels"),
         "training": known.digest(known.train),
         "text bank": part_of(inputs, "text_bank"),
@@ -111,7 +109,7 @@ def run(work: Work[CompletedVlm]) -> None:
         return
     cfg, asking = work.config, asking_of(work.inputs, work.config)
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
-    client = client_of(cfg, asking.material)
+    client = client_of(cfg)
     answers = AnswerFolder(cfg.answers)
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
@@ -121,7 +119,7 @@ def run(work: Work[CompletedVlm]) -> None:
         for units in rounds(asking, take, bank, replies):
             replies |= replied(units, images, answers, client)
             queries += units
-        rows = [*rows_of_answers(source.shard, queries, replies, STUB)]
+        rows = [*rows_of_answers(source.shard, queries, replies)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
 
@@ -143,7 +141,7 @@ def asking_of(inputs: Inputs, cfg: CompletedVlm) -> "Asking":
     from trajpilot_core.vlm.material import load_material
     from trajpilot_core.vlm.requests import Asking
 
-    return Asking(cfg, load_prompts(cfg.prompts), load_material(inputs))
+    return Asking(cfg, load_prompts(), load_material(inputs))
 
 
 def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":

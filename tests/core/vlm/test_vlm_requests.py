@@ -20,8 +20,6 @@ from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
 from trajpilot_core.vlm.parsing import parse_label, parse_sequence
 from trajpilot_core.vlm.payload import AnswerFolder, line, replies_in
 from trajpilot_core.vlm.requests import (
-    NAMES,
-    TEMPLATES,
     Asking,
     fill_request,
     load_prompts,
@@ -34,7 +32,7 @@ BOTH = ("qwen_zs", "qwen_sft_llm")
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Asking:
-    return Asking(settings(tmp_path), load_prompts(None), load_material(world()))
+    return Asking(settings(tmp_path), load_prompts(), load_material(world()))
 
 
 @pytest.fixture
@@ -126,20 +124,6 @@ def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window,
     for request, section, planted, given, words in faults:
         with subtests.test(words), pytest.raises(LeakError, match=words):
             check_request(with_part(request, section, planted), truth, given, asking.material, asking.prompts)
-
-
-def test_a_folder_with_other_prompts_has_another_digest_and_faults_are_named(tmp_path: Path) -> None:
-    for name in NAMES:
-        (tmp_path / f"{name}.txt").write_text((TEMPLATES / f"{name}.txt").read_text())
-    assert load_prompts(str(tmp_path)).digest == load_prompts(None).digest
-    (tmp_path / "plan.txt").write_text("Name {items} actions.")
-    assert load_prompts(str(tmp_path)).digest != load_prompts(None).digest
-    (tmp_path / "plan.txt").write_text('{"sequence": []}')
-    with pytest.raises(InputError, match=r"double the braces of JSON"):
-        load_prompts(str(tmp_path))
-    (tmp_path / "plan.txt").unlink()
-    with pytest.raises(InputError, match=r"plan\.txt is missing"):
-        load_prompts(str(tmp_path))
 
 
 def test_a_line_of_a_batch_file_carries_digest_frames_and_greedy_settings(asking: Asking) -> None:
