@@ -186,8 +186,6 @@ class ScorerConfig(Record):
 
     candidates: int = Field(64, ge=1)
     """K, retrieved per query. Source: paper, 3.5."""
-    prefetch: int = Field(96, ge=1)
-    """Candidates from the top of the float32 product that are scored again in float64."""
     key: Literal["action", "visual"] = "action"
     """Retrieval key: predicted endpoints of no_traj, or pooled features (D 25)."""
     strict: bool = False

@@ -35,7 +35,6 @@ METHODS: list[Method] = [
     retrieved.PREVIOUS,
     retrieved.MAJORITY,
     vlm.UNTUNED,
-    vlm.STUB,
     *anticipation.ROWS,
     *vlm.GOAL_FREE,
 ]

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trajpilot_core.models.ranking import best
+
 TINY = 1e-30
-TIE_BREAK = 1e-12
-"""Penalty per index of a label that breaks ties: far below the rounding of float32."""
 
 
 class Sparse(NamedTuple):
@@ -132,15 +132,7 @@ def _normalised(values_VB: Tensor) -> Tensor:
 
 def probable_labels(score_BHV: Tensor, keep: int) -> Tensor:
     """Return (B, H, P) long: the labels of the highest scores at each step, ascending; ties go to the smaller index."""
-    n_labels = score_BHV.shape[2]
-    keep = min(keep, n_labels)
-    top = score_BHV.topk(min(keep + 1, n_labels), dim=2)
-    labels_BHP = top.indices[..., :keep]
-    tied_BH = (top.values[..., keep:] == top.values[..., keep - 1 : keep]).any(2)
-    if bool(tied_BH.any()):
-        order_V = torch.arange(n_labels, device=score_BHV.device, dtype=torch.float64)
-        labels_BHP[tied_BH] = (score_BHV[tied_BH].double() - TIE_BREAK * order_V).topk(keep, dim=1).indices
-    return labels_BHP.sort(dim=2).values
+    return best(score_BHV, keep)[0].sort(dim=2).values
 
 
 def kept_chain(moves: LabelMoves, labels_BHP: Tensor, log_BHP: Tensor) -> KeptChain:

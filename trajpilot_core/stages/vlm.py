@@ -25,27 +25,25 @@ from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.vlm.clients import NAME as STUB
 from trajpilot_core.vlm.requests import Asking, load_prompts
 
 if TYPE_CHECKING:
     from trajpilot_core.vlm.take import TakeToAsk
 
-NAME, VERSION, ROWS_VERSION = "vlm", 3, 2
+NAME, VERSION, ROWS_VERSION = "vlm", 4, 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
 
 
 def completed(config: PipelineConfig) -> CompletedVlm:
-    """Return the settings, completed from those of other stages; stub answers carry no model's name."""
-    settings = CompletedVlm.completing(
+    """Return the settings, completed from those of other stages."""
+    return CompletedVlm.completing(
         config.vlm,
         corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
         text=config.text_bank,
         seeds=config.alignment.seeds,
     )
-    return settings.replace(model=STUB, filler=STUB, adapter=None) if settings.backend == "stub" else settings
 
 
 def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
@@ -101,7 +99,7 @@ def run(work: Work[CompletedVlm]) -> None:
     cfg = work.config
     asking = Asking(cfg, load_prompts(), load_material(work.inputs))
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
-    client = client_of(cfg, asking.material)
+    client = client_of(cfg)
     answers = AnswerFolder(cfg.answers)
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
@@ -112,7 +110,7 @@ def run(work: Work[CompletedVlm]) -> None:
             depending = second_round(asking, take, recognised(queries, replies, bank))
             replies = {**replies, **replied(depending, images, answers, client)}
             queries = [*queries, *depending]
-        rows = [*rows_of_answers(source.shard, queries, replies, STUB)]
+        rows = [*rows_of_answers(source.shard, queries, replies)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
 
@@ -148,14 +146,13 @@ def refuse_settings(config: PipelineConfig) -> None:
 
     Raises InputError: they contradict each other.
     """
+    from trajpilot_core.vlm.clients import check_server
+
     if config.evaluation.vocabulary == "classes":
         raise InputError("vlm.rows answers with labels, but evaluation.vocabulary=classes; use a run on labels")
     if config.features.source == "released":
         raise InputError("vlm.rows needs the videos, but features.source=released has none")
-    if config.vlm.backend == "http":
-        from trajpilot_core.vlm.clients import check_server
-
-        check_server(config.vlm.server, config.ingest.corpus)
+    check_server(config.vlm.server, config.ingest.corpus)
 
 
 STAGE = Stage(

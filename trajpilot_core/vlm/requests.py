@@ -1,4 +1,4 @@
-"""Requests: parts of each question, their order, and the texts of the prompts.
+"""Requests: parts of each question, their order, and the texts of the prompts (templates/).
 
 Source: paper, appendix on vision-language baselines (content, order and form of the answer; the wording is ours).
 """
@@ -16,13 +16,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 QUESTIONS = ("plan", "anticipate", "segment", "fill_system", "fill", "continue")
 HEADINGS = ("bank", "exemplars", "sequences", "incomplete")
 NAMES = QUESTIONS + HEADINGS
-"""Files in a folder of prompts, each with the suffix .txt."""
+"""Templates, each with the suffix .txt; {items} is the only placeholder, and braces of JSON are doubled."""
 START, GOAL = "START:", "GOAL:"
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """The texts of one folder."""
+    """The texts of the templates."""
 
     texts: Mapping[str, str]
     """Name -> text; {items} is replaced by the number of labels."""
@@ -39,7 +39,7 @@ class Prompts:
 
 
 def load_prompts() -> Prompts:
-    """Read the texts of prompts, in which {items} stands for the number of labels."""
+    """Read the texts of the templates."""
     return Prompts({name: (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").strip() for name in NAMES})
 
 

@@ -26,7 +26,7 @@ PREDICT = PREDICTOR.replace(
     width=32, hidden=32, dropout=0.1, head="classes", bridge_weight=0.15, twin_goal_dropout=GOAL_DROPOUT, train=TRAIN
 )
 DECODING = ClosedDecodingConfig(weight=1.0, smoothing=0.5, is_masked=True)
-SCORE = SCORER.replace(candidates=4, prefetch=6, dropout=0.1, ablations=("no_labels",), decoding=DECODING)
+SCORE = SCORER.replace(candidates=4, dropout=0.1, ablations=("no_labels",), decoding=DECODING)
 EVALUATION = CompletedEvaluation(shuffles=2, headroom_pools=(1, 4), further_entries=FURTHER["planners"])
 DROPOUT = {"no_traj_goal_dropout": "final/no_traj_goal_dropout", "oracle_goal_dropout": "final/traj_goal_dropout"}
 """Row of a goal-dropout twin -> its model."""

@@ -66,7 +66,7 @@ class MatchedPlanner(Standardised):
         if isinstance(self.net, Pdpp):
             assert self.task is not None
             return self.net.loss(ends_B2D, labels_BH, tasks_B) + F.cross_entropy(self.task(ends_B2D), tasks_B)
-        return self.net.loss(ends_B2D, inputs.descriptions, inputs.transition, labels_BH, tasks_B).total
+        return self.net.loss(ends_B2D, inputs.descriptions, inputs.transition, labels_BH, tasks_B)
 
     def after_step(self) -> None:
         """Update averages of weights after a step of the optimiser."""

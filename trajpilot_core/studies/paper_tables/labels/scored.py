@@ -226,7 +226,7 @@ UNTUNED = "untuned "
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills; none from a stub, nor where only a sample was scored."""
+    """Return the cells that a run fills; none where only a sample was scored."""
     if of_a_sample(run):
         return []
     table = run.read("vlm_rows", "endpoint_cache")
@@ -235,7 +235,7 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
     return [
         plain_cell(run, ENDPOINT_CACHE, named[row["row"]], metric, float(row[metric]))
         for row in records
-        if row["row"] in ENDPOINTS and not row["is_stub"]
+        if row["row"] in ENDPOINTS
         for metric in ("count", "percentage")
     ]
 
