@@ -173,7 +173,7 @@ def narrow_text(config: PipelineConfig) -> PipelineConfig:
         text_bank=wide.text_bank.replace(bag_width=NARROW_TEXT),
         alignment=changed(wide.alignment, **NARROW),
         predictor=shortened(wide.predictor, NARROW_BATCH),
-        scorer=wide.scorer.replace(candidates=8, prefetch=16),
+        scorer=wide.scorer.replace(candidates=8),
         evaluation=wide.evaluation.replace(
             headroom_pools=tuple(pool for pool in wide.evaluation.headroom_pools if pool <= 8)
         ),

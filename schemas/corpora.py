@@ -52,11 +52,10 @@ class BasketballConfig(Record):
     )
     """Evidence that it did not."""
     evidence: tuple[Literal["next", "own"], ...] = Field(("next", "own"), min_length=1)
-    """Which descriptions are searched for evidence, in this order, until one has it: the next one, the shot's own."""
+    """Which descriptions are searched for evidence, in this order, until one has it: the next one, by anyone (but a
+    shot by somebody else is no evidence), and the shot's own."""
     both: Literal["made", "missed", "ambiguous"] = "made"
     """Outcome with evidence of both: a ball that hits the backboard and enters the net counts as made."""
-    outcome_subjects: tuple[str, ...] | None = None
-    """People whose next description is searched; None: anyone, but a shot by somebody else is no evidence."""
     balance: bool = True
     """Keep as many made as missed shots in each split and leave out the others."""
     split: Literal["drawn", "released"] = "drawn"
@@ -80,10 +79,6 @@ class GoalStepConfig(Record):
     """Keep segments with one of these relevances to the goal."""
     keep_continued: bool = True
     """Keep segments that continue an interrupted one."""
-    procedural_only: bool = False
-    """Keep only segments that are marked as procedural, which means that they are divided further."""
-    min_segments: int = Field(1, ge=1)
-    """Keep entries with at least this many segments after all other filters."""
     min_label_train: int = Field(1, ge=0)
     """Keep labels that occur at least this often in training; 0: all. The paper's 310 labels are fewer than the 355 of
     the validation file alone."""
@@ -102,18 +97,14 @@ class EgoPerConfig(Record):
 
 
 class EpicConfig(Record):
-    """How an action of EPIC-KITCHENS-100 becomes a segment with a label."""
+    """How an action of EPIC-KITCHENS-100 becomes a segment, labelled with its verb class and noun class."""
 
     segment: Literal["observed", "action"] = "observed"
     """observed: what may be seen before the action, labelled with the action; action: the action itself."""
-    label: Literal["action", "verb", "noun", "narration"] = "action"
-    """What becomes the label; action: the pair of verb class and noun class."""
     gap_s: float = Field(1.0, ge=0)
     """The interval that may be seen ends this many seconds before the action starts. Source: protocol of the corpus."""
     observed_s: float = Field(1.0, gt=0)
     """Length of that interval, seconds. Source: paper, appendix on EPIC-KITCHENS-100 (2 s to 1 s before the action)."""
-    min_label_train: int = Field(0, ge=0)
-    """Keep labels that occur at least this often in training; 0: all, as in the official evaluation."""
     anchor: Literal["start", "vjepa2_stop"] = "start"
     """Reference of the gap: the start of the action, or its end, as in V-JEPA 2's evaluation taken literally; then
     actions longer than a second are partly seen (docs/decisions/epic-probe.md)."""

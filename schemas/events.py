@@ -5,7 +5,7 @@ and of the outcome of a shot.
 Source: paper, appendices; docs/decisions/epic-token.md, docs/decisions/outcome.md.
 """
 
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -104,24 +104,8 @@ class ProbeScore(Record):
     """Selected training of the grid, the same for all metrics; empty for a floor."""
 
 
-class ProbeAnswer(Record):
-    """Answer of one row for one test clip."""
-
-    segment_id: str
-    take_id: str
-    row: str
-    seed: int
-    verbs: tuple[int, ...]
-    """Best five, descending logit, ties to the earlier column; -1 fills a small head."""
-    nouns: tuple[int, ...]
-    action_verbs: tuple[int, ...]
-    """Verbs of the best five pairs."""
-    action_nouns: tuple[int, ...]
-    """Nouns of the same pairs."""
-
-
 TokenRow = Literal["visual", "constant", "zero", "shuffled", "no_traj", "scorer", "oracle"]
-TOKEN_ROWS: tuple[TokenRow, ...] = ("visual", "constant", "zero", "shuffled", "no_traj", "scorer", "oracle")
+TOKEN_ROWS: tuple[TokenRow, ...] = get_args(TokenRow)
 """All rows, in the order of the table."""
 TOKEN_CONTROLS: tuple[TokenRow, ...] = ("visual", "constant", "zero", "shuffled")
 """Rows that are fine-tuned as long as the others without information on the clip: no token, a learned one, zeros, or

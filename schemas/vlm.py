@@ -15,8 +15,6 @@ from schemas.places import Place
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
-VlmBackend = Literal["batch_file", "stub", "http"]
-"""Source of answers: another program, through files; made-up answers, for tests; or an OpenAI-compatible server."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
@@ -53,7 +51,7 @@ class VlmServer(Record):
     timeout_s: float = Field(600.0, gt=0)
     """Longest time that a whole answer may take, in seconds."""
     parallel: int = Field(1, ge=1, le=256)
-    """Concurrent requests of one take. Their answers may exceed the token limit."""
+    """Requests of one take that are sent at once. Their answers may exceed the token limit."""
 
 
 class VlmConfig(Record):
@@ -61,10 +59,8 @@ class VlmConfig(Record):
 
     rows: tuple[VlmRow, ...] = ()
     """Additional rows of a run; none by default."""
-    backend: VlmBackend = "batch_file"
-    """Source of answers (docs/vlm.md)."""
     server: VlmServer = VlmServer()
-    """Server of the back end `http`."""
+    """Server that answers (docs/vlm.md)."""
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
     """Name of the vision-language model in the answering program. Source: paper; the exact id is unverified."""
     adapter: Place | None = None
@@ -72,8 +68,6 @@ class VlmConfig(Record):
     of their sha256. Under any other name, and with None, the row counts as untuned, which is not the paper's."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
     """Name of the text model that fills the middles. The paper: Qwen3-30B; the id is unverified."""
-    prompts: Place | None = None
-    """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
     bank_first: bool = True
     """Put the bank first in a prompt, so that a server with a prefix cache computes its keys and values once. A
     deviation: in the paper it comes last."""
@@ -154,7 +148,7 @@ class VlmReply(Record):
     """Digest of the request."""
     text: str
     answered_by: str
-    """Name of the model in its back end; `STUB` for made-up answers."""
+    """Name of the model, as its server states it."""
     tokens_in: int | None = None
     tokens_out: int | None = None
 
@@ -175,7 +169,6 @@ class VlmAnswer(Record):
     """Tuned weights named in the request; empty: none."""
     text: str
     answered_by: str
-    is_stub: bool
 
 
 class VlmCount(Record):
@@ -196,7 +189,6 @@ class VlmCount(Record):
     """Labels that are not in the bank: the nearest one by the text encoder."""
     n_blank: int
     """Positions left blank: wrong."""
-    is_stub: bool
 
 
 class EndpointScore(Record):
@@ -207,4 +199,3 @@ class EndpointScore(Record):
     percentage: float
     adapter: str
     """Tuned weights that recognised the segments, named by their digest; empty: untuned model."""
-    is_stub: bool

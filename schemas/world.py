@@ -194,39 +194,6 @@ class WorldConfig(Record):
         return self.tasks * self.positions * self.alternatives
 
 
-class LatentMapConfig(Record):
-    """The map from the content of still frames to the released features of a simulated world; the same for every world.
-
-    Weights are deviations before the first tanh, of inputs with deviation about 1. They were set once so that probes
-    and distances agree with those of rendered frames. Source: docs/decisions/released-features.md.
-    """
-
-    fixed_on: str = Field("2026-11-22", pattern=r"^\d{4}-\d{2}-\d{2}$")
-    """Date on which these values were fixed."""
-    seed: int = Field(20261122, ge=0)
-    """Seed of the random weights."""
-    hidden: int = Field(256, ge=1)
-    """Units of the first layer."""
-    colour: float = Field(1.0, ge=0)
-    """Weight of the station's common colour; with the other weights it sets the scale."""
-    detail: float = Field(0.1, ge=0)
-    """Weight of board against mat, and of contrast and width of their stripes."""
-    place: float = Field(0.02, ge=0)
-    """Weight of the place of the object that is acted on."""
-    room: float = Field(0.2, ge=0)
-    """Weight of the room."""
-    room_numbers: int = Field(12, ge=1)
-    """Numbers that describe a room; fixed per capture."""
-    light: float = Field(0.25, ge=0)
-    """Weight of the light and of the colours of the objects; fixed per take."""
-    second: float = Field(1.0, gt=0)
-    """Weight of the second layer."""
-    bias: float = Field(0.3, ge=0)
-    """Deviation of the constants of both layers."""
-    noise: float = Field(0.07, ge=0)
-    """Standard deviation of the noise on every number of a feature, per segment."""
-
-
 def demo_world() -> WorldConfig:
     """The world of the demo: small enough for two cores, and learnable at that size (reasons: world page)."""
     return WorldConfig(

@@ -39,7 +39,7 @@ def test_every_stage_runs_in_a_way_and_the_whole_has_the_recipe_s_own_settings()
     assert {stage for _, stages in ways.values() for stage in stages} == set(STAGES)
     assert ways["store"][1] == list(SAMPLED)
     config = wide_text(atomic())
-    assert (config.scorer.candidates, config.scorer.prefetch) == (64, 96)
+    assert config.scorer.candidates == 64
     assert config.alignment.width == atomic().alignment.width
     trains = (config.alignment.train, config.predictor.train, config.scorer.train)
     assert [(train.epochs, train.patience) for train in trains] == [(1, None)] * 3

@@ -99,7 +99,7 @@ def egovlpv2(
 
 @measuring.command()
 def step(root: Root = "runs") -> None:
-    """Print the median step of the training clips from pose files, metres: trajectories.scale_factor of a fallback."""
+    """Print the median step of the training clips from pose files, metres, for `trajectories.scale_factor`."""
     import numpy as np
 
     from schemas.annotation import DOF, MOTIONS

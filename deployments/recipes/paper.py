@@ -99,7 +99,7 @@ def basketball() -> PipelineConfig:
     return base.replace(
         ingest=base.ingest.replace(corpus="egoexo4d_basketball"),
         features=base.features.replace(tokens="temporal"),  # for the probe; the predictors read their mean
-        scorer=base.scorer.replace(candidates=32, prefetch=48),
+        scorer=base.scorer.replace(candidates=32),
     )
 
 
@@ -138,9 +138,7 @@ def laptop() -> PipelineConfig:
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=256),
         alignment=base.alignment.replace(width=32, layers=2, hidden=64, folds=1, seeds=(0,), train=aligned),
         predictor=base.predictor.replace(width=96, layers=2, heads=4, hidden=192, queries=2, train=predicted),
-        scorer=base.scorer.replace(
-            candidates=16, prefetch=32, width=64, max_queries=16_384, ablations=(), train=scored
-        ),
+        scorer=base.scorer.replace(candidates=16, width=64, max_queries=16_384, ablations=(), train=scored),
     )
 
 
@@ -159,7 +157,7 @@ def of_tokens(base: PipelineConfig) -> PipelineConfig:
     return base.replace(
         trajectories=base.trajectories.replace(span="action"),
         video_motions=base.video_motions.replace(source=base.trajectories.source, scale=base.trajectories.scale),
-        scorer=base.scorer.replace(candidates=5, prefetch=8),
+        scorer=base.scorer.replace(candidates=5),
         action_token=base.action_token.replace(is_asked=True),
     )
 
@@ -181,7 +179,7 @@ def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingCo
     return base.replace(
         text_bank=base.text_bank.replace(descriptions="template"),
         predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight, twin_goal_dropout=GOAL_DROPOUT),
-        scorer=base.scorer.replace(candidates=5, prefetch=8, decoding=decoding),
+        scorer=base.scorer.replace(candidates=5, decoding=decoding),
         planners=base.planners.replace(methods=PLANNERS),
     )
 

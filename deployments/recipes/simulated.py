@@ -45,7 +45,7 @@ def small() -> PipelineConfig:
         predictor=base.predictor.replace(
             width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, train=predicted
         ),
-        scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
+        scorer=base.scorer.replace(candidates=16, width=64, train=scored),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
     )
 
@@ -65,8 +65,6 @@ def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20
             methods=PLANNERS,
             seeds=(0,),
             rates=(1.0,),
-            has_ddpm_row=False,
-            samplings=2,
             schema_net=net.replace(
                 width=64, heads=4, input_dropout=0.1, dropout=0.1, train=as_the_original(net.train, 2e-3, epochs[0])
             ),
@@ -176,7 +174,7 @@ def demo_basketball() -> PipelineConfig:
         features=base.features.replace(n_frames=4, size_px=64, tokens="temporal"),
         alignment=base.alignment.replace(width=128, hidden=256, folds=3, seeds=(0, 1, 2), train=aligned),
         predictor=base.predictor.replace(width=64, hidden=128, dropout=0.1),
-        scorer=base.scorer.replace(candidates=16, prefetch=32, width=32),
+        scorer=base.scorer.replace(candidates=16, width=32),
         outcome=base.outcome.replace(train=short, probe_heads=4, probe_blocks=1),
     )
 
@@ -194,7 +192,7 @@ def _small_closed(closed: PipelineConfig) -> PipelineConfig:
             twin_goal_dropout=closed.predictor.twin_goal_dropout,
         ),
         scorer=base.scorer.replace(candidates=closed.scorer.candidates, decoding=closed.scorer.decoding),
-        planners=base.planners.replace(most_steps=100, has_ddpm_row=True),
+        planners=base.planners.replace(most_steps=100),
     )
 
 
@@ -207,7 +205,7 @@ def soak() -> PipelineConfig:
         features=base.features.replace(size_px=64, n_frames=4),
         alignment=base.alignment.replace(width=16, heads=2, hidden=32, train=short),
         predictor=base.predictor.replace(width=32, heads=2, layers=1, hidden=64, queries=2, train=short),
-        scorer=base.scorer.replace(candidates=4, prefetch=8, width=16, ablations=(), train=short),
+        scorer=base.scorer.replace(candidates=4, width=16, ablations=(), train=short),
         evaluation=base.evaluation.replace(bootstrap=200, shuffles=2, headroom_pools=(1, 4)),
         report=base.report.replace(examples=2),
     )

@@ -35,7 +35,7 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.models.ranking import best
-from trajpilot_core.retrieval.bank import EndKeys, NeighbourBank, end_keys, find_neighbours
+from trajpilot_core.retrieval.bank import Bank, EndKeys, end_keys, retrieve
 from trajpilot_core.store.tensors import Models
 
 SEARCHED_STEPS = 1 << 16
@@ -156,7 +156,7 @@ class LatentWindows:
         draw = 1_000_003 * cfg.seed + 1_009 * self.models.seed + self.mids
         noise = noise_of(cfg.search, self.mids, len(controls.directions), draw, self.start.device)
         found = cross_entropy_search(lambda x: energy(controls.motions(x)), len(self.segments), noise, cfg.search)
-        return controls.motions(found.controls)
+        return controls.motions(found)
 
 
 def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor) -> LatentWindows:
@@ -168,7 +168,7 @@ def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor
     return LatentWindows(models, data, segments_BH, start, goal, seen, blind)
 
 
-def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
+def random_entries(bank: Bank, take_N: Tensor, seed: int) -> Tensor:
     """Return (N,) long: for each window, of take `take_N`, a random entry of another take; -1 where there is none."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(max(1, len(bank.take)), generator=generator)
@@ -184,7 +184,7 @@ def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
     return entries.to(take_N.device)
 
 
-def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
+def answers_of(windows: LatentWindows, bank: Bank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
     """Return row of the tables -> its answers for the windows.
 
     Args:
@@ -197,7 +197,7 @@ def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, rando
     from_bank = torch.zeros_like(own)
     if not is_empty:  # the retrieved motion of least energy; the mean motion where nothing is retrieved
         take_B, key = data.segment_take[windows.segments[:, 0]], end_keys(keys, data.features, windows.segments)
-        entry_BK = find_neighbours(bank, key, take_B, models.cfg.candidates)
+        entry_BK = retrieve(bank, key, take_B, models.cfg.candidates).index
         motion_BKMU = windows.motions_of(bank.segments[entry_BK.clamp_min(0)])
         chosen = windows.energy(motion_BKMU, "last_mid").masked_fill(entry_BK < 0, torch.inf).argmin(1)
         retrieved = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]
@@ -218,7 +218,7 @@ def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, rando
 
 @torch.inference_mode()
 def answer_windows(
-    models: LatentModels, data: PlanningData, segments_NH: Tensor, bank: NeighbourBank, keys: EndKeys, random_N: Tensor
+    models: LatentModels, data: PlanningData, segments_NH: Tensor, bank: Bank, keys: EndKeys, random_N: Tensor
 ) -> dict[str, Answers]:
     """Return `answers_of` for (N, H) windows, in parts that fit the memory."""
     most = max(1, SEARCHED_STEPS // (models.cfg.search.samples * segments_NH.shape[1]))
@@ -233,7 +233,7 @@ def answer_windows(
 
 @torch.inference_mode()
 def check_latent_sight(
-    models: LatentModels, data: PlanningData, segments_PH: Tensor, bank: NeighbourBank, keys: EndKeys, fitted: Tensor
+    models: LatentModels, data: PlanningData, segments_PH: Tensor, bank: Bank, keys: EndKeys, fitted: Tensor
 ) -> None:
     """Check on (P, H) windows that every row sees no more than it declares.
 

@@ -20,7 +20,7 @@ from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, 
 from trajpilot_core.evaluation.trained_rows import TRAINED, dev_rows, judge_scores
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
-from trajpilot_core.retrieval.bank import NeighbourBank
+from trajpilot_core.retrieval.bank import Bank
 from trajpilot_core.training.fit_latent import NEXT
 
 AT_ONCE = 1024
@@ -98,7 +98,7 @@ def condition_scores(
 
 @torch.inference_mode()
 def energy_rows(
-    models: LatentModels, data: PlanningData, bank: NeighbourBank, horizon: int
+    models: LatentModels, data: PlanningData, bank: Bank, horizon: int
 ) -> tuple[list[EnergyCorrelation], dict[str, float]]:
     """Return the correlation of energies with step accuracy over sampled training windows, and energy -> mean spread
     among candidates.

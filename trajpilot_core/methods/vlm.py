@@ -1,7 +1,7 @@
 """Rows of vision-language models, which the stages `vlm` and `vlm_rows` answer (paper, 4.1; docs/decisions/vlm.md).
 
-Rows of runs that set `vlm.rows`; elsewhere they are absent. Made-up answers have separate rows among the controls,
-marked STUB; so have answers of a recogniser that is not named by the digest of its tuned weights, marked UNTUNED.
+Rows of runs that set `vlm.rows`; elsewhere they are absent. Answers of a recogniser that is not named by the digest of
+its tuned weights have separate rows among the controls, marked UNTUNED.
 """
 
 from dataclasses import replace
@@ -41,15 +41,7 @@ UNTUNED = replace(
     against={ZERO_SHOT.id: "what recognising the ends one by one and the text model add"},
     style=RowStyle("triangle", "#200040", "#f8f870", dash="2 3"),
 )
-STUB = replace(
-    ZERO_SHOT,
-    id="vlm_stub",
-    name="STUB (no model)",
-    knows="made-up answers of a test: frequent pairs of training labels; no model saw anything",
-    role="control",
-    style=RowStyle("none", "#859956", "#999999", dash="1 4"),
-)
-PLANNING = (ZERO_SHOT, TUNED, UNTUNED, STUB)
+PLANNING = (ZERO_SHOT, TUNED, UNTUNED)
 
 
 def goal_free(row: Method) -> Method:

@@ -16,13 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trajpilot_core.models.ranking import best
+
 TINY = 1e-30
-TIE_BREAK = 1e-12
-"""Penalty per index of a label that breaks ties: far below the rounding of float32."""
-
-
-SMALL = 2048
-"""Number of labels up to which all transitions are in one table, 16 MiB."""
 
 
 class Sparse(NamedTuple):
@@ -30,11 +26,6 @@ class Sparse(NamedTuple):
 
     matrix: Tensor
     transposed: Tensor
-
-    def times(self, dense_Cx: Tensor) -> Tensor:
-        """Return the product (R, x) with a dense matrix; it is copied if it is not contiguous."""
-        product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
-        return product
 
 
 def sparse(values: Tensor) -> Sparse:
@@ -55,8 +46,6 @@ class LabelMoves(NamedTuple):
     """(V,) probability of backing off to frequencies; 1 after a label without counted transitions."""
     frequent: Tensor
     """(V,) probability of a label anywhere, never 0."""
-    table: Tensor | None = None
-    """(V, V) all probabilities, if V is small: ten times faster."""
 
     def forth(self, state_VB: Tensor) -> Tensor:
         """Return (V, B): the mass that reaches each label from (V, B)."""
@@ -67,12 +56,11 @@ class LabelMoves(NamedTuple):
     def back(self, value_VB: Tensor) -> Tensor:
         """Return (V, B): the expected value, of (V, B), of the label after each label."""
         by_frequency_1B = (self.frequent[:, None] * value_VB).sum(0, keepdim=True)
-        return self.seen[:, None] * self.counts.times(value_VB) + self.unseen[:, None] * by_frequency_1B
+        seen_VB: Tensor = torch.sparse.mm(self.counts.matrix, value_VB.contiguous())
+        return self.seen[:, None] * seen_VB + self.unseen[:, None] * by_frequency_1B
 
     def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
         """Return the probabilities of single transitions, in the broadcast shape of two long tensors of labels."""
-        if self.table is not None:
-            return self.table[before_x, after_x]
         entries = self.counts.matrix.coalesce()
         (row_N, column_N), size = entries.indices(), len(self.frequent)
         wanted_x = before_x * size + after_x
@@ -114,11 +102,7 @@ def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
     followers_V = followers_V.clamp_min(1.0)
     whole_V = total_V + followers_V
     frequent_V = (count_V + 1) / (count_V.sum() + len(count_V))
-    moves = LabelMoves(follows, 1 / whole_V, followers_V / whole_V, frequent_V)
-    if len(count_V) > SMALL:
-        return moves
-    every_V = torch.arange(len(count_V), device=count_V.device)
-    return moves._replace(table=moves.between(every_V[:, None], every_V))
+    return LabelMoves(follows, 1 / whole_V, followers_V / whole_V, frequent_V)
 
 
 def chain_marginals(moves: LabelMoves, first_BV: Tensor, last_BV: Tensor, horizon: int) -> Tensor:
@@ -148,48 +132,19 @@ def _normalised(values_VB: Tensor) -> Tensor:
 
 def probable_labels(score_BHV: Tensor, keep: int) -> Tensor:
     """Return (B, H, P) long: the labels of the highest scores at each step, ascending; ties go to the smaller index."""
-    n_labels = score_BHV.shape[2]
-    keep = min(keep, n_labels)
-    top = score_BHV.topk(min(keep + 1, n_labels), dim=2)
-    labels_BHP = top.indices[..., :keep]
-    tied_BH = (top.values[..., keep:] == top.values[..., keep - 1 : keep]).any(2)
-    if bool(tied_BH.any()):
-        order_V = torch.arange(n_labels, device=score_BHV.device, dtype=torch.float64)
-        labels_BHP[tied_BH] = (score_BHV[tied_BH].double() - TIE_BREAK * order_V).topk(keep, dim=1).indices
-    return labels_BHP.sort(dim=2).values
+    return best(score_BHV, keep)[0].sort(dim=2).values
 
 
-def kept_moves(moves: LabelMoves, labels_BHP: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Return `first` and `moves` of the chain on some labels of every step."""
-    pairs = zip(labels_BHP[:, :-1].unbind(1), labels_BHP[:, 1:].unbind(1), strict=True)
-    return moves.frequent[labels_BHP[:, 0]], [moves.between(a[:, :, None], b[:, None]) for a, b in pairs]
-
-
-def kept_chain(
-    labels_BHP: Tensor, log_BHP: Tensor, known: tuple[Tensor, list[Tensor]], weight: float = 1.0
-) -> KeptChain:
+def kept_chain(moves: LabelMoves, labels_BHP: Tensor, log_BHP: Tensor) -> KeptChain:
     """Return the chain on some labels of every step.
 
     Args:
         log_BHP: log likelihood of each label at its step, up to a constant per step.
-        known: `first` and `moves` of the chain.
-        weight: exponent of both; 0: every step is independent.
     """
     likelihood_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
-    first_BP, moves = known
-    return KeptChain(labels_BHP, likelihood_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
-
-
-def kept_marginals(chain: KeptChain) -> Tensor:
-    """Return (B, H, P): the posterior of every step among its kept labels."""
-    forward = [_shares(chain.first * chain.own[:, 0])]
-    for step_BPP, likelihood_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
-        forward.append(_shares(_along(forward[-1], step_BPP) * likelihood_BP))
-    backward_BP, out = torch.ones_like(forward[-1]), [forward[-1]]
-    for t in range(len(chain.moves) - 1, -1, -1):
-        backward_BP = _shares(_against(chain.moves[t], backward_BP * chain.own[:, t + 1]))
-        out.append(_shares(forward[t] * backward_BP))
-    return torch.stack(out[::-1], dim=1)
+    pairs = zip(labels_BHP[:, :-1].unbind(1), labels_BHP[:, 1:].unbind(1), strict=True)
+    steps = [moves.between(a[:, :, None], b[:, None]) for a, b in pairs]
+    return KeptChain(labels_BHP, likelihood_BHP, moves.frequent[labels_BHP[:, 0]], steps)
 
 
 def _shares(values_BP: Tensor) -> Tensor:

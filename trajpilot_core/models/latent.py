@@ -192,17 +192,6 @@ def fit_controls(motions_S166: Tensor, variance: float) -> Controls:
     return Controls(mean.float(), scale.float(), directions.float())
 
 
-class SearchResult(NamedTuple):
-    """Result of the search."""
-
-    controls: Tensor
-    """(B, M, P), the candidate with the lowest energy of all iterations."""
-    energy: Tensor
-    """(B,), its energy."""
-    mean: Tensor
-    """(B, M, P), mean of the last proposal, which the original returns."""
-
-
 def noise_of(cfg: SearchConfig, mids: int, directions: int, seed: int, device: str | torch.device) -> Tensor:
     """Return (I, S, M, P) standard normal noise: the same for every window, independent of batches."""
     generator = torch.Generator().manual_seed(seed)
@@ -211,8 +200,10 @@ def noise_of(cfg: SearchConfig, mids: int, directions: int, seed: int, device: s
 
 def cross_entropy_search(
     energy: Callable[[Tensor], Tensor], n_windows: int, noise_ISMP: Tensor, cfg: SearchConfig
-) -> SearchResult:
+) -> Tensor:
     """Refine a proposal, an independent normal distribution per number, towards candidates of low energy.
+
+    Returns (B, M, P), the candidate with the lowest energy of all iterations (the original: mean of the last proposal).
 
     Args:
         energy: (B, S, M, P) points of the search -> (B, S) energies.
@@ -230,4 +221,4 @@ def cross_entropy_search(
         least = torch.minimum(order_BE.values[:, 0], least)
         mean = cfg.momentum * mean + (1 - cfg.momentum) * elites.mean(1)
         std = cfg.momentum * std + (1 - cfg.momentum) * elites.std(1)
-    return SearchResult(best, least, mean)
+    return best

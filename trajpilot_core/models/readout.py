@@ -124,9 +124,6 @@ class ClassReadout:
         for plan, take in self._parts(plan_BHP, take_B):
             posterior_BHV, decoded_BH = self._decoded(plan, take)
             ranked.append((*best(posterior_BHV, n), decoded_BH))
-        if not ranked:
-            empty = plan_BHP.new_zeros(*plan_BHP.shape[:2], min(n, plan_BHP.shape[2]))
-            return RankedPlan(empty.long(), empty, empty[:, :, 0].long())
         ids, scores, decoded = (torch.cat(parts) for parts in zip(*ranked, strict=True))
         return RankedPlan(ids, scores, decoded)
 
@@ -145,8 +142,6 @@ class ClassReadout:
             ranks.append(ranks_of(posterior_BHV[:, 1:-1].flatten(0, 1), truth.flatten()).view(truth.shape))
             rights.append(decoded_BH[:, 1:-1] == truth)
         shape = (n, candidates, truth_BM.shape[1])
-        if not ranks:
-            return PlanTruth(truth_NM.view(shape), truth_NM.view(shape).bool())
         return PlanTruth(torch.cat(ranks).view(shape), torch.cat(rights).view(shape))
 
     def agreement(self, mids_BKMP: Tensor, truth_BM: Tensor) -> Tensor:
@@ -167,9 +162,8 @@ class ClassReadout:
 
     def _parts(self, plan_BHP: Tensor, take_B: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Split windows into parts whose scores fit into memory."""
-        most = max(1, DECODED_AT_ONCE // max(1, plan_BHP[0].numel() if len(plan_BHP) else 1))
-        parts = zip(torch.split(plan_BHP, most), torch.split(take_B, most), strict=True)
-        return list(parts) if len(plan_BHP) else []
+        most = max(1, DECODED_AT_ONCE // plan_BHP.shape[1:].numel())
+        return list(zip(torch.split(plan_BHP, most), torch.split(take_B, most), strict=True))
 
 
 Readout: TypeAlias = CosineReadout | ClassReadout

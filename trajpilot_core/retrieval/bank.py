@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from schemas.training import ClosedDecodingConfig, ScorerConfig
+from schemas.training import ClosedDecodingConfig
 from trajpilot_core.data.chains import (
     ChainModels,
     ModelFiles,
@@ -92,7 +92,7 @@ class Bank(NamedTuple):
 
     horizon: int
     key: Tensor
-    """(N, 2 E) float32, unit norm; (N, E) of a view without a goal."""
+    """(N, 2 E) float32, unit norm; (N, E) of a view without a goal; (N, 2 P) of `end_keys`."""
     window: Tensor
     """(N,) long, row of the window in its WindowSet."""
     segments: Tensor
@@ -254,20 +254,20 @@ def person_codes(data: PlanningData) -> Tensor:
     return torch.tensor([names.get(name, -1) for name in data.participants], device=data.fold.device)
 
 
-def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: ScorerConfig) -> TopK:
-    """Find the `candidates` nearest entries of each query, never one of its own take (with `strict`: participant).
+def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int, person: Tensor | None = None) -> TopK:
+    """Find the `k` nearest entries of each query, never one of its own take, nor of its participant where one is given.
 
     Args:
-        key_QK: (Q, 2 E) keys of the queries.
+        key_QK: (Q, K) keys of the queries.
         take: (Q,) long takes of the queries.
         person: (Q,) long participant codes of the queries.
 
     Raises LeakError: a forbidden entry was returned (a fault of the search).
     """
     exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
-    if config.strict:
+    if person is not None:
         exclude = (*exclude, Exclusion(person, bank.person))
-    nearest = top_k(key_QK, bank.key, config.candidates, config.prefetch, exclude=exclude)
+    nearest = top_k(key_QK, bank.key, k, exclude=exclude)
     check_pool(nearest.index, exclude)
     return nearest
 
@@ -291,8 +291,6 @@ def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
 
 
 SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 1024
-PREFETCH = 1.5
-"""Ratio of the entries that are scored again exactly to the requested ones, as in `ScorerConfig`."""
 
 
 class EndKeys(NamedTuple):
@@ -302,17 +300,6 @@ class EndKeys(NamedTuple):
     """(D,)."""
     directions: Tensor
     """(D, P): principal directions, each number divided by the scale of its feature."""
-
-
-class NeighbourBank(NamedTuple):
-    """Windows of one horizon that may be retrieved."""
-
-    key: Tensor
-    """(N, 2 P) float32, unit norm."""
-    segments: Tensor
-    """(N, H) long."""
-    take: Tensor
-    """(N,) long."""
 
 
 def fit_end_keys(features_SCD: Tensor, rows: Tensor, width: int) -> EndKeys:
@@ -341,28 +328,13 @@ def end_keys(keys: EndKeys, features_SCD: Tensor, segments_NH: Tensor) -> Tensor
     return F.normalize(both, dim=-1)
 
 
-def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int) -> NeighbourBank:
+def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int) -> Bank:
     """Collect all windows of a horizon of the takes that the chain was fitted on.
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
     windows = data.windows[horizon]
-    rows = torch.isin(windows.take, fit_takes(data, chain))  # in the order of `stages.predictor.make_task`
+    rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]  # in the order of `predictor.make_task`
     segments, take = windows.segments[rows], windows.take[rows]
     check_takes(take, horizon, data, chain)
-    return NeighbourBank(end_keys(keys, data.features, segments), segments, take)
-
-
-def find_neighbours(bank: NeighbourBank, key_QP: Tensor, take_Q: Tensor, k: int) -> Tensor:
-    """Return (Q, K) long, entries of the k nearest windows of each query, never one of its own take; -1 for none.
-
-    Args:
-        key_QP: (Q, 2 P) keys of the queries.
-        take_Q: (Q,) long, their takes.
-
-    Raises LeakError: a window of the query's own take was returned (a fault of the search).
-    """
-    exclude = (Exclusion(take_Q, bank.take),)
-    index_QK = top_k(key_QP, bank.key, k, round(PREFETCH * k), exclude=exclude).index
-    check_pool(index_QK, exclude)
-    return index_QK
+    return Bank(horizon, end_keys(keys, data.features, segments), rows, segments, take, person_codes(data)[take])

@@ -71,8 +71,6 @@ class PlanScores(NamedTuple):
     """0.1 mean cosine + R@1 + 0.5 R@5 + exact sequence, with the weights of the configuration."""
     m1: Tensor
     """Share of middle steps where the truth ranks first, 0 to 1."""
-    exact: Tensor
-    """1 where it ranks first at all of them, else 0."""
 
 
 def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerConfig) -> Candidates:
@@ -87,7 +85,8 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     predicted_BHE = torch.cat([none_0HE, *(no_traj_plans(view, part) for part in batches(segments_BH))])
     keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
     fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
-    nearest = retrieve(bank, keys, take, person_codes(view.data)[take], config)
+    person = person_codes(view.data)[take] if config.strict else None
+    nearest = retrieve(bank, keys, take, config.candidates, person)
     valid = nearest.index >= 0
     entry = nearest.index.clamp_min(0)
     some = len(bank.take) > 0
@@ -169,13 +168,13 @@ def scores_of(
     agreement = readout.agreement(mids_BKMP, truth_BM)
     m1, m5 = (part.float().mean(-1) for part in (scores.right, scores.rank < 5))
     exact = scores.right.all(-1).float()
-    return PlanScores(weights[0] * agreement + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
+    return PlanScores(weights[0] * agreement + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1)
 
 
 def unknown_scores(like_x: Tensor) -> PlanScores:
     """Return unknown scores, NaN, of the shape of a tensor."""
     nan_x = torch.full_like(like_x, torch.nan, dtype=torch.float32)
-    return PlanScores(nan_x, nan_x, nan_x)
+    return PlanScores(nan_x, nan_x)
 
 
 def truth_of(data: PlanningData, segments_BH: Tensor) -> Tensor:

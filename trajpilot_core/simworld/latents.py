@@ -18,7 +18,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.world import LatentMapConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.simworld.layouts.base import NamedFiles, layout_of
@@ -32,13 +31,24 @@ OBJECT_SCALE = 1.0 / 57.0
 """One over the deviation of an object's colour from its mean, 127.5."""
 LIGHT_SCALE = 14.0
 """One over the deviation of the light from 1."""
+SEED, HIDDEN = 20261122, 256
+"""Of the random weights, and units of the first layer.
+
+These numbers were set once, so that probes and distances agree with those of rendered frames.
+"""
+ROOM_NUMBERS = 12
+"""Numbers that describe a room."""
+COLOUR, DETAIL, PLACE, ROOM, LIGHT = 1.0, 0.1, 0.02, 0.2, 0.25
+"""Deviations before the first tanh, of inputs with deviation about 1: the station's common colour; board against mat,
+contrast and width of stripes; place of the object that is acted on; room; light and colours of objects."""
+SECOND, BIAS, NOISE = 1.0, 0.3, 0.07
+"""Deviations of the second layer, of the constants of both, and of the noise on every number, per segment."""
 
 
 @dataclass(frozen=True)
 class LatentMap:
     """Weights of the map, random and fixed: two layers of tanh."""
 
-    config: LatentMapConfig
     first: Array
     """(I, H)."""
     second: Array
@@ -50,37 +60,35 @@ class LatentMap:
 
 
 @cache
-def latent_map(config: LatentMapConfig, places: int, width: int) -> LatentMap:
-    """Return the map of `config`, the same for every world of as many `places`, to tokens of `width` numbers."""
-    rng = np.random.default_rng([config.seed, places, width])
-    look = {"colour": COLOURS, "detail": COLOURS + 2}
-    groups = {**look, "place": places, "room": config.room_numbers, "light": 3 * OBJECTS + 1}
-    weights = [getattr(config, name) * rng.normal(size=(n, config.hidden)) / np.sqrt(n) for name, n in groups.items()]
+def latent_map(places: int, width: int) -> LatentMap:
+    """Return the map, the same for every world of as many `places`, to tokens of `width` numbers."""
+    rng = np.random.default_rng([SEED, places, width])
+    sizes = COLOURS, COLOURS + 2, places, ROOM_NUMBERS, 3 * OBJECTS + 1
+    groups = zip((COLOUR, DETAIL, PLACE, ROOM, LIGHT), sizes, strict=True)
     return LatentMap(
-        config,
-        np.concatenate(weights),
-        config.second * rng.normal(size=(config.hidden, width)) / np.sqrt(config.hidden),
-        config.bias * rng.normal(size=config.hidden),
-        config.bias * rng.normal(size=width),
+        np.concatenate([weight * rng.normal(size=(n, HIDDEN)) / np.sqrt(n) for weight, n in groups]),
+        SECOND * rng.normal(size=(HIDDEN, width)) / np.sqrt(HIDDEN),
+        BIAS * rng.normal(size=HIDDEN),
+        BIAS * rng.normal(size=width),
     )
 
 
 def latent_features(
-    world: World, take: TakeTruth, times_SF: Array, tokens: int, fixed: LatentMap
+    world: World, take: TakeTruth, times_SF: Array, tokens: int, fixed: LatentMap, noise: float = NOISE
 ) -> NDArray[np.float16]:
     """Return the features (S, tokens * D) of segments with frames at `times_SF`, seconds; frames per token are equal.
 
     A token is the second layer over the mean of the first over its frames, plus noise of its own.
     """
     n = len(times_SF)
-    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), fixed.config) @ fixed.first + fixed.first_bias)
+    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel()) @ fixed.first + fixed.first_bias)
     mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
     shown_SKD = np.tanh(mean_SKH @ fixed.second + fixed.second_bias)
-    noise = stream(world.config, "nuisance", take.index).normal(size=shown_SKD.shape)
-    return np.asarray((shown_SKD + fixed.config.noise * noise).reshape(n, -1), np.float16)
+    random = stream(world.config, "nuisance", take.index).normal(size=shown_SKD.shape)
+    return np.asarray((shown_SKD + noise * random).reshape(n, -1), np.float16)
 
 
-def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapConfig) -> Array:
+def latent_inputs(world: World, take: TakeTruth, t_s: Array) -> Array:
     """Return what still frames at times `t_s` (N,) show, shape (N, I), each number of deviation about 1.
 
     Colours, contrast and width of the station under the light of the take, which object is acted on (one of the
@@ -95,7 +103,7 @@ def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapCo
     detail = np.concatenate([(board - mat) / 2, level(looks[:, COLOURS + 1 :]) - 0.5], axis=1) * LOOK_SCALE
     acted = np.array([segment.place for segment in take.segments])[steps]
     place = np.eye(world.config.places)[acted]
-    room = scene * stream(world.config, "room latent", take.capture).normal(size=config.room_numbers)
+    room = scene * stream(world.config, "room latent", take.capture).normal(size=ROOM_NUMBERS)
     objects = (light.objects.ravel() - 127.5) * OBJECT_SCALE
     lit = (gain - 1.0) * LIGHT_SCALE
     whole = np.broadcast_to(np.concatenate([room, objects]), (len(t_s), len(room) + len(objects)))
@@ -112,7 +120,7 @@ def released_files(world: World, take: TakeTruth) -> NamedFiles:
     spans_s = clock.spans_s(clock.n_rows(n_frames), n_frames)
     middles = (np.arange(clock.window) + 0.5) / clock.window
     times_NF = np.minimum(spans_s[:, :1] + np.diff(spans_s) * middles, duration_s)
-    fixed = latent_map(LatentMapConfig(), world.config.places, released.width)
+    fixed = latent_map(world.config.places, released.width)
     rows_ND = latent_features(world, take, times_NF, 1, fixed).astype(np.float32)
     if released.suffix == ".npz":
         np.savez(buffer, feats=rows_ND)  # NPZ_KEY of the reader; a test reads it back

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.events import TOKEN_ROWS, ActionTokenConfig, CompletedActionToken, ProbeAnswer, ProbeScore, TokenContrast
+from schemas.events import TOKEN_ROWS, ActionTokenConfig, CompletedActionToken, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, seeds_of, twin_of
 from trajpilot_core.engine.progress import portion
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from trajpilot_core.stages.token_parts import TunedSeed
 
 ENTRY = "token_models"
-TABLES = ("token_scores", "token_contrasts", "token_answers", "token_checks", "token_tuned_curves")
+TABLES = ("token_scores", "token_contrasts", "token_checks", "token_tuned_curves")
 """Written by the conclusion of the stage; its trainings write the curves of the predictors."""
 CLIPS, TRAINED = ("takes", "segments", "details", "features"), ("folds", "e_tau", probe.ENTRY)
 READS = (*CLIPS, "motions", "video_motions", "text_bank", *TRAINED)
-VERSION = 4  # raise when the numbers that this stage writes change
+VERSION = 5  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedActionToken:
@@ -158,10 +158,8 @@ def write_results(
         *(check for seed in tuned for check in seed.checks),
     ]
     scores = [score for row in answered for score in action_scores(row, tested, work.config.tuned)]
-    answers = [answer for row in answered for answer in probe.answers_of(row, data, rows)]
     work.sink.table("token_scores", table_of(ProbeScore, scores))
     work.sink.table("token_contrasts", table_of(TokenContrast, contrasts))
-    work.sink.table("token_answers", table_of(ProbeAnswer, answers))
     work.sink.table("token_checks", table_of(Judgement, checks))
     work.sink.table("token_tuned_curves", table_of(CurvePoint, [*curves[1], *tuned_curve]))
     work.sink.count(len(events), len(events))

@@ -11,13 +11,11 @@ from schemas.config import CompletedEvaluation, EvaluationConfig, PipelineConfig
 from schemas.results import (
     Ceiling,
     CurvePoint,
-    DecodingChoice,
     GateRow,
     Headroom,
     Judgement,
     MaskCoverage,
     Metric,
-    SamplingScore,
     ScorerChoice,
     ShuffleScore,
 )
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 LABELS, MODELS = ("labels", "scenario_labels", "label_classes"), ("e_tau", "predictors", "scorers")
 CURVES = ("alignment_curves", "predictor_curves", "scorer_curves")
 READS = (*PLANNING, *LABELS, *MODELS, *CURVES, "scorer_choices")
-SCORED = ("metrics", "ceilings", "judgements", "headroom", "shuffles", "samplings", "decoding", "mask_coverage")
+SCORED = ("metrics", "ceilings", "judgements", "headroom", "shuffles", "mask_coverage")
 """Tables that the report shows, with the gate and the outcomes."""
 FURTHER: Mapping[str, tuple[str, ...]] = {
     "planners": ("planner_models", "planners_curves", "descriptions"),
@@ -106,8 +104,6 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
     work.sink.table("headroom", table_of(Headroom, rows.figures.headroom))
     work.sink.table("shuffles", table_of(ShuffleScore, rows.figures.shuffles))
-    work.sink.table("samplings", table_of(SamplingScore, rows.figures.samplings))
-    work.sink.table("decoding", table_of(DecodingChoice, rows.figures.decoding))
     work.sink.table("mask_coverage", table_of(MaskCoverage, rows.coverage))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)

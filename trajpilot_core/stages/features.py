@@ -3,7 +3,6 @@
 Released rows need no video, no encoder and no GPU: docs/decisions/released-features.md.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -106,7 +105,6 @@ def run(work: Work[FeatureConfig]) -> None:
         states.append(TakeClips(source.shard, source.files[0], cast(list[tuple[str, float, float]], segments)))
     embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
     with torch_threads(cfg):
-        clips, began = 0, time.monotonic()
         for done, state in enumerate(_completed(states, work, embedder)):
             kept = [] if state.lost else sorted(state.vectors)
             columns: dict[str, list[Any]] = {
@@ -118,9 +116,7 @@ def run(work: Work[FeatureConfig]) -> None:
             schema, vectors = features_schema(embedder.width, embedder.tokens), [state.vectors[row] for row in kept]
             table = features_table(schema, columns, vectors)
             rejects = [state.lost] if state.lost else sorted(state.rejects, key=lambda row: row.segment or "")
-            clips += len(kept)
-            rate = clips / max(1e-9, time.monotonic() - began)
-            work.runtime.progress(done, len(states), f"takes; {rate:.1f} clips a second")
+            work.runtime.progress(done, len(states), "takes")
             work.sink.shard(state.take_id, table, rejects, len(state.segments))
 
 

@@ -1,6 +1,6 @@
 """ingest: corpus files -> takes, segments, labels, planning windows. Decisions: docs/decisions/ingest.md."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -95,13 +95,9 @@ def run(work: Work[IngestConfig]) -> None:
     tables = tables_of(cut, dev, config, spec.horizons if spec.has_plans else NO_WINDOWS)
     splits = {*tables.takes.column("split").to_pylist()}
     if "dev" in splits and "train" not in splits:
-        if len(dev) == 1:
-            raise InputError(
-                "train is empty: the only usable training capture went to dev; two are needed, one for each"
-            )
         raise InputError(
-            f"train is empty: all {len(dev)} usable training captures went to dev, which needs at least "
-            f"{config.dev_min}; add captures or lower it with --set ingest.dev_min"
+            f"train is empty: all usable training captures ({len(dev)}) went to dev, which needs at least "
+            f"{config.dev_min}; add captures (two are needed) or lower it with --set ingest.dev_min"
         )
     for gone in sorted(reading.scenarios - {c.candidate.take.scenario for c in cut}):
         rejects.append(Fault(RejectCode.SCENARIO_VANISHED, f"no take of {gone!r} can be used").reject("", 0))
@@ -188,27 +184,19 @@ def _check_left(
         released = "train" if split == "train" else config.test_split
         raise InputError(
             f"no take of the released split {released} is left: {named[split]} takes in {spec.splits}, "
-            f"0 can be used. {_causes(reading.released, rejects, split, spec.unit)}"
+            f"0 can be used. {_causes(reading.released, rejects, split)}"
         )
 
 
-def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str, unit: str) -> str:
-    """Return the reject codes that emptied a split, each with the number of takes, an example and the remedy."""
-    of: dict[RejectCode, list[Reject]] = defaultdict(list)
-    for row in rejects:
-        if row.severity == "drop" and released.get(row.take, split) == split:
-            of[row.code].append(row)
-    parts = []
-    for code, rows in sorted(of.items(), key=lambda item: -len(item[1])):
-        where = rows[0].take or rows[0].source_file or ""
-        n_units = sum(row.n_units for row in rows)
-        parts.append(
-            f"{code}: {len({row.take for row in rows})} takes, {n_units} {unit} "
-            f"(e.g. {where}: {rows[0].detail}; to do: {rows[0].action})"
-        )
-    return (
-        "; ".join(parts) or "There is no reject: the annotations list no such take; download them again (docs/data.md)"
-    )
+def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str) -> str:
+    """Return the reject codes that emptied a split, each with the number of rejects, an example and the remedy."""
+    lost = [row for row in rejects if row.severity == "drop" and released.get(row.take, split) == split]
+    first = {row.code: row for row in reversed(lost)}
+    causes = [
+        f"{code}: {n} (e.g. {first[code].take or first[code].source_file}: {first[code].detail}; to do: {code.action})"
+        for code, n in Counter(row.code for row in lost).most_common()
+    ]
+    return "Rejects: " + "; ".join(causes) if causes else "There is no reject: download the annotations again"
 
 
 STAGE = Stage(

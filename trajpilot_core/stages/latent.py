@@ -32,7 +32,7 @@ from trajpilot_core.store.reading import Inputs
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.evaluation.latent_plans import LatentModels
-    from trajpilot_core.retrieval.bank import EndKeys, NeighbourBank
+    from trajpilot_core.retrieval.bank import Bank, EndKeys
 
 ENTRY = "latent_models"
 PLANS_ALONE = ("seeds", "search", "candidates", "key_width", "correlation_windows", "bootstrap", "confidence", "seed")
@@ -165,7 +165,7 @@ def plans(
 
 
 def answered(
-    models: "LatentModels", data: "PlanningData", bank: "NeighbourBank", keys: "EndKeys", horizon: int
+    models: "LatentModels", data: "PlanningData", bank: "Bank", keys: "EndKeys", horizon: int
 ) -> list[pa.Table]:
     """Return the predictions of every row on the test windows of a horizon, after a sight check of each row."""
     from trajpilot_core.data.planning import SPLITS

@@ -24,7 +24,6 @@ from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages.trained import Facts, Trainings
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.store.tensors import Models
 
 E_TAU, CURVES, PREDICTORS, BANK = "e_tau", "alignment_curves", "predictors", "text_bank"
 HERE = ("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained")
@@ -58,12 +57,14 @@ def import_e_tau(work: Work[AlignmentConfig], wanted: Trainings) -> None:
     """
     output, here = open_alignment(work.config), TakesHere.read(work.inputs)
     models, fits = output.models(E_TAU), fits_of(output, E_TAU)
-    width = require_text_space(output, models, work.inputs)
+    require_text_space(output, work.inputs)
     for done, (name, (chain, *_)) in enumerate(wanted.items(), start=1):
         with work.sink.training(name) as share:
             share.table(CURVES, output.share(CURVES, name))
             share.model(E_TAU, name, models.read(name))
-            share.models(E_TAU, {"text_width": str(width), **note_imported(chain.name, fits, here.split_of)})
+            share.models(
+                E_TAU, {"text_width": models.about["text_width"], **note_imported(chain.name, fits, here.split_of)}
+            )
         work.runtime.progress(done, len(wanted), "E_tau imported")
     log.info("%-13s %d E_tau imported from %s; none is trained", "alignment", len(wanted), output.named)
 
@@ -85,26 +86,20 @@ def settings_of_e_tau(cfg: AlignmentConfig) -> AlignmentConfig:
     return settings.replace(**{name: getattr(cfg, name) for name in HERE})
 
 
-def require_text_space(output: OtherOutput, models: Models, inputs: Inputs) -> int:
-    """Return the width of the text space, which is the same here and in the other run.
+def require_text_space(output: OtherOutput, inputs: Inputs) -> None:
+    """Check that labels are embedded here as in the other run.
 
-    Raises InputError: it is another width or another encoder.
+    Raises InputError: by another encoder.
     """
-    bank = inputs.table(BANK, ["encoder", "vector"])
-    here, there = int(bank.schema.field("vector").type.list_size), int(models.about["text_width"])
-    if here != there:
-        raise InputError(
-            f"{output.setting}: the text bank here is {here} wide, E_tau of {output.named} was fitted to one of "
-            f"{there}; embed the labels with the encoder of that run (text_bank.encoder, text_bank.model)"
-        )
-    mine, theirs = ({*table["encoder"].to_pylist()} for table in (bank, output.table(BANK, ["encoder"])))
+    mine, theirs = (
+        {*table["encoder"].to_pylist()} for table in (inputs.table(BANK, ["encoder"]), output.table(BANK, ["encoder"]))
+    )
     if mine != theirs:
         raise InputError(
             f"{output.setting}: the labels here are embedded by {', '.join(sorted(mine))}, those of {output.named} by "
             f"{', '.join(sorted(theirs))}: E_tau maps to the space of that one; embed them with it (text_bank.encoder, "
             "text_bank.model, text_bank.embedding)"
         )
-    return here
 
 
 def initial_weights(

@@ -11,7 +11,7 @@ import numpy as np
 from schemas.annotation import Take
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.events import ProbeAnswer, ProbeConfig, ProbeScore
+from schemas.events import ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
 from trajpilot_core.corpora.records.videos import video_of
@@ -19,12 +19,11 @@ from trajpilot_core.data.cross_fitting import FINAL, model_key, part_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.metrics.epic_kitchens import PAIRS, ActionPart
+from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
-    from trajpilot_core.evaluation.action_scores import AnsweredRow
     from trajpilot_core.training.fit_probe import ChosenProbe, ProbeTask
     from trajpilot_core.training.jobs import TrainingJob
 
@@ -32,7 +31,7 @@ ENTRY, VARIANT, FLOOR = "probe_models", "probe", "majority"
 READS = ("segments", "details", "features")
 PROTOCOL_GAP_S = 1.0
 """Protocol of the corpus: the clip ends this long before the action starts."""
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def trainings(cfg: ProbeConfig) -> dict[str, int]:
@@ -125,7 +124,7 @@ def commit(
     task: "ProbeTask",
     data: "ClipData",
 ) -> None:
-    """Commit the chosen probe, the curves of the grid, and answers, scores and checks of the tested clips."""
+    """Commit the chosen probe, the curves of the grid, and scores and checks of the tested clips."""
     from trajpilot_core.evaluation.action_scores import (
         AnsweredRow,
         TestedClips,
@@ -152,32 +151,9 @@ def commit(
         share.model(ENTRY, name, {key: value.numpy() for key, value in chosen.weights.items()})
         share.table("probe_curves", table_of(CurvePoint, chosen.curve))
         share.table("probe_scores", table_of(ProbeScore, scores))
-        share.table("probe_answers", table_of(ProbeAnswer, answers_of(answered[0], data, rows)))
         share.table("probe_checks", table_of(Judgement, checks))
         classes = {part: codes.tolist() for part, codes in task.classes.items()}  # of each column, by `pair_codes`
         share.models(ENTRY, {"classes": json.dumps(classes)})
-
-
-def answers_of(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> list[ProbeAnswer]:
-    """Return the answers of one row to the tested clips."""
-    best = {part: ranking.tolist() for part, ranking in answered.rankings.items()}
-
-    def part_of_pairs(codes: list[int], divided: int) -> tuple[int, ...]:
-        return tuple(-1 if code < 0 else divmod(code, PAIRS)[divided] for code in codes)
-
-    return [
-        ProbeAnswer(
-            segment_id=data.segment_ids[row],
-            take_id=data.take_ids[row],
-            row=answered.row,
-            seed=answered.seed,
-            verbs=tuple(best["verb"][at]),
-            nouns=tuple(best["noun"][at]),
-            action_verbs=part_of_pairs(best["action"][at], 0),
-            action_nouns=part_of_pairs(best["action"][at], 1),
-        )
-        for at, row in enumerate(rows.tolist())
-    ]
 
 
 def conclude(work: Work[ProbeConfig]) -> None:
@@ -190,7 +166,7 @@ def conclude(work: Work[ProbeConfig]) -> None:
 STAGE = Stage(
     name="probe",
     reads=READS,
-    writes=(ENTRY, "probe_curves", "probe_scores", "probe_answers", "probe_checks"),
+    writes=(ENTRY, "probe_curves", "probe_scores", "probe_checks"),
     config=ProbeConfig,
     run=run,
     version=VERSION,

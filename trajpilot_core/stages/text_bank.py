@@ -12,8 +12,6 @@ from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.reading import Inputs
 
-BATCHES = 16
-"""Batches between two reports of progress; whole batches, so that padding does not change."""
 VERSION = 1  # raise when the numbers that this module writes change
 
 
@@ -25,11 +23,8 @@ def run(work: Work[TextConfig]) -> None:
         raise InputError("the labels table is empty: no segment was kept; see the rejects of ingest")
     work.runtime.progress(0, labels.num_rows, f"labels; loading the encoder {cfg.encoder}")
     encoder = load_text_encoder(cfg, work.runtime.device)
-    texts, parts = labels["label"].to_pylist(), []
-    for at in range(0, len(texts), BATCHES * cfg.batch):
-        parts.append(encoder.embed(texts[at : at + BATCHES * cfg.batch]))
-        work.runtime.progress(min(at + BATCHES * cfg.batch, len(texts)), len(texts), f"labels; encoder {cfg.encoder}")
-    bank = np.concatenate(parts)
+    texts = labels["label"].to_pylist()
+    bank = encoder.embed(texts)
     column = pa.FixedSizeListArray.from_arrays(pa.array(bank.reshape(-1)), bank.shape[1])
     names = pa.array([encoder.digest] * labels.num_rows, pa.string())
     columns = [labels["label_id"], labels["label"], names, column]

@@ -17,7 +17,7 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, model_key, noted_fitted
-from trajpilot_core.data.events import DEV, TEST, TRAIN, ActionEvents, columns_of, load_events
+from trajpilot_core.data.events import DEV, TEST, ActionEvents, columns_of, load_events
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation.action_scores import AnsweredRow, check_motion, check_unseen
 from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TokenMaker, TokenModels, check_sight, token_scorer
@@ -70,31 +70,26 @@ class TunedSeed(NamedTuple):
     models: dict[str, nn.Module]
 
 
-def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
-    """Return chain -> (n,) long: the clips for which it makes tokens for fine-tuning.
+def clips_of(this: TokenRun) -> dict[Chain, list[Tensor]]:
+    """Return chain -> the clips for which it makes tokens for fine-tuning, long, each part of one split.
 
     A training clip gets the token of a chain that has not seen its video, a dev clip that of `final`.
     """
-    held_out, final = {chain: this.held_out(chain) for chain in this.chains}, this.chains[0]
-    return {**held_out, final: torch.cat([held_out[final], this.events.rows(DEV)])}
+    final, dev = this.chains[0], this.events.rows(DEV)
+    return {chain: [this.held_out(chain), *([dev] if chain == final else [])] for chain in this.chains}
 
 
 def tokens_of(this: TokenRun, makers: Mapping[Chain, TokenMaker], row: TokenRow) -> Tensor:
     """Return (n, E) float16 on the CPU: the tokens of a row for the clips of `clips_of`, in that order."""
     method = [method for method in TOKEN_METHODS if method.id == row]
     parts = []
-    for chain, rows in clips_of(this).items():
-        for part in of_one_split(this.events, rows):
-            if len(part):
+    for chain, clips in clips_of(this).items():
+        for part in clips:
+            if len(part):  # shuffled within a split
                 answers = makers[chain].answers(this.here, part.to(this.work.runtime.device), method)[row]
                 assert answers is not None
                 parts.append(answers.prediction.cpu().half())
     return torch.cat(parts)
-
-
-def of_one_split(events: ActionEvents, rows: Tensor) -> list[Tensor]:
-    """Return the rows of training, then those of dev, because tokens are shuffled within a split."""
-    return [rows[events.split[rows] == split] for split in (TRAIN, DEV)]
 
 
 def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, Tensor]]:
@@ -102,8 +97,7 @@ def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, 
     models = this.work.inputs.models(probe.ENTRY)
     noted = json.loads(models.about["classes"])
     classes = {part: np.array(noted[part], dtype=np.int64) for part in PARTS}
-    ordered = [part for rows in clips_of(this).values() for part in of_one_split(this.events, rows)]
-    rows = torch.cat(ordered)
+    rows = torch.cat([part for clips in clips_of(this).values() for part in clips])
     task = ProbeTask(
         this.events.tokens[rows],
         columns_of(this.events, classes)[rows],
@@ -183,8 +177,8 @@ def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgemen
         notes = [noted_fitted(this.trained(chain, seed, variant).about) for variant in TWINNED]
         fitted[chain.name] = sorted({take for note in notes for takes in note.values() for take in takes})
     tokens = {
-        chain.name: [this.events.take_ids[at] for at in torch.unique(this.events.take[rows.cpu()]).tolist()]
-        for chain, rows in clips_of(this).items()
+        chain.name: [this.events.take_ids[at] for at in torch.unique(this.events.take[torch.cat(clips)]).tolist()]
+        for chain, clips in clips_of(this).items()
     }
     sight = "the action, its text, how long it lasts and head motion that is not seen exchanged; no token and no answer"
     return [

@@ -1,20 +1,15 @@
-"""Clients by the name of the setting (the only list): server, files, and the stub; where frames may be sent to.
+"""The client of vision-language models, and where frames may be sent to.
 
-`trajpilot vlm requests` writes files of requests, another program answers them on any machine (`vllm run-batch -i IN -o
-OUT --model MODEL`), and `trajpilot vlm collect` reads the answers by digest. deployments/settings.py, which may read
-the environment, passes the API key of a server on; it is in no setting, key, log or error, because settings are stored
-and displayed. Source: the licences of the corpora; docs/decisions/vlm.md.
+deployments/settings.py, which may read the environment, passes the API key of a server on; it is in no setting, key,
+log or error, because settings are stored and displayed. Source: the licences of the corpora; docs/decisions/vlm.md.
 
 A server is OpenAI-compatible (chat completions as documented by vLLM) and is sent several requests at once through the
 `openai` package. Retries and token counts: docs/decisions/vlm.md.
 """
 
 import ipaddress
-import json
-from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -24,10 +19,8 @@ from schemas.vlm import CompletedVlm, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.vlm.material import PromptMaterial
 from trajpilot_core.vlm.payload import AnswerFolder, body, reply_of
 
-NAME = "STUB"
 VARIABLE = "TRAJPILOT_VLM_API_KEY"
 SHOWN = 300
 """Characters of a server's message that an error quotes."""
@@ -38,52 +31,9 @@ The caller stores each answer before it takes the next one. Raises InputError if
 """
 
 
-def client_of(cfg: CompletedVlm, material: PromptMaterial) -> Client:
+def client_of(cfg: CompletedVlm) -> Client:
     """Return the client of these settings. Raises InputError if they do not allow sending frames to the server."""
-    if cfg.backend == "http":
-        return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers)).ask
-    return stub_of(material) if cfg.backend == "stub" else answer_from_files
-
-
-def answer_from_files(requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-    """Send nothing: answers must be collected first.
-
-    Raises:
-        InputError: a request has no answer.
-    """
-    if requests:
-        raise InputError(
-            f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
-            "them with `trajpilot vlm requests`, answer them, and read the answers with `trajpilot vlm collect`"
-        )
-    return iter(())
-
-
-def stub_of(material: PromptMaterial) -> Client:
-    """Return the stub: it continues each label with the most frequent next label in training and sees no frames."""
-    pairs: dict[str, Counter[str]] = defaultdict(Counter)
-    first: Counter[str] = Counter()
-    for labels in (labels for sequences in material.sequences_of.values() for labels in sequences):
-        first[labels[0]] += 1
-        for label, after in pairwise(labels):
-            pairs[label][after] += 1
-    following = {label: _most_frequent(after) for label, after in pairs.items()}
-    beginning = _most_frequent(first) if first else material.bank[0]
-
-    def answer(requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        for request in requests:
-            labels = [beginning]
-            while len(labels) < request.items:
-                labels.append(following.get(labels[-1], beginning))
-            text = labels[0] if request.question == "segment" else json.dumps({"sequence": labels})
-            yield VlmReply(request=request.digest(), text=text, answered_by=NAME)
-
-    return answer
-
-
-def _most_frequent(counted: Counter[str]) -> str:
-    """Return the most frequent label; ties go to the first in alphabetical order."""
-    return min(counted, key=lambda label: (-counted[label], label))
+    return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers)).ask
 
 
 _held: list[SecretStr] = []
@@ -168,8 +118,8 @@ class HttpClient:
             import openai
         except ImportError as error:
             raise InputError(
-                "vlm.backend=http needs the package openai, which is not installed; run `pip install '.[vlm]'`, or use "
-                "vlm.backend=batch_file"
+                "rows of vision-language models need the package openai, which is not installed; run "
+                "`pip install '.[vlm]'`"
             ) from error
         self._openai: ModuleType = openai
         self._server, self._answers, self._key = server, answers, api_key()
@@ -185,45 +135,38 @@ class HttpClient:
         )
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        """Yield the answers in the order of the requests, with up to `parallel` requests in flight.
+        """Yield the answers in the order of the requests, `parallel` of which are sent at once.
 
-        If one fails, those in flight are still awaited and yielded: they may have cost money.
+        If one fails, those sent with it are still awaited and yielded: they may have cost money.
 
         Raises:
             InputError: the server refuses, keeps failing, or the limit of tokens is reached.
         """
-        limit = self._server.token_limit
+        limit, parallel, fault = self._server.token_limit, self._server.parallel, None
         spent = 0 if limit is None else self._answers.tokens()
-        waiting, in_flight, fault = deque(requests), deque[Future[VlmReply]](), None
-        with ThreadPoolExecutor(self._server.parallel) as threads:
-            while in_flight or (waiting and fault is None):
-                while waiting and fault is None and len(in_flight) < self._server.parallel:
-                    if limit is not None and spent >= limit:
-                        fault = InputError(
-                            f"the answers in {self._answers.folder} have used {spent:,} tokens, and "
-                            f"vlm.server.token_limit is {limit:,}; raise the limit and run again to request the "
-                            "missing answers only"
-                        )
-                    elif any(future.done() and future.exception() for future in in_flight):
-                        break
-                    else:
-                        in_flight.append(threads.submit(self._answer, waiting.popleft(), frames))
-                if not in_flight:
-                    break
-                try:
-                    reply = in_flight.popleft().result()
-                except InputError as error:
-                    fault = fault or error
-                    continue
-                yield reply
-                if limit is not None and (reply.tokens_in is None or reply.tokens_out is None):
-                    fault = fault or InputError(
-                        f"{self._server.url} reports no token counts, so vlm.server.token_limit cannot be applied; use "
-                        "a server that reports `usage` (the answers so far are stored)"
+        with ThreadPoolExecutor(parallel) as threads:
+            for at in range(0, len(requests), parallel):
+                if limit is not None and spent >= limit:
+                    raise InputError(
+                        f"the answers in {self._answers.folder} have used {spent:,} tokens, and "
+                        f"vlm.server.token_limit is {limit:,}; raise the limit and run again to request the "
+                        "missing answers only"
                     )
-                spent += (reply.tokens_in or 0) + (reply.tokens_out or 0)
-        if fault is not None:
-            raise fault
+                for sent in [threads.submit(self._answer, one, frames) for one in requests[at : at + parallel]]:
+                    try:
+                        reply = sent.result()
+                    except InputError as error:
+                        fault = fault or error
+                        continue
+                    yield reply
+                    spent += (reply.tokens_in or 0) + (reply.tokens_out or 0)
+                    if limit is not None and (reply.tokens_in is None or reply.tokens_out is None):
+                        fault = fault or InputError(
+                            f"{self._server.url} reports no token counts, so vlm.server.token_limit cannot be applied; "
+                            "use a server that reports `usage` (the answers so far are stored)"
+                        )
+                if fault is not None:
+                    raise fault
 
     def _answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
         """Send one request; the client retries temporary errors.

@@ -1,4 +1,4 @@
-"""Requests: parts of each question, their order, and the texts of the prompts (our own files, or those of a folder).
+"""Requests: parts of each question, their order, and the texts of the prompts (templates/).
 
 Source: paper, appendix on vision-language baselines (content, order and form of the answer; the wording is ours).
 """
@@ -10,20 +10,19 @@ from pathlib import Path
 
 from schemas.base import canonical_json
 from schemas.vlm import CompletedVlm, Question, Section, VlmMessage, VlmPart, VlmRequest
-from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import AskedWindow, PromptMaterial
 
 TEMPLATES = Path(__file__).parent / "templates"
 QUESTIONS = ("plan", "anticipate", "segment", "fill_system", "fill", "continue")
 HEADINGS = ("bank", "exemplars", "sequences", "incomplete")
 NAMES = QUESTIONS + HEADINGS
-"""Files in a folder of prompts, each with the suffix .txt."""
+"""Templates, each with the suffix .txt; {items} is the only placeholder, and braces of JSON are doubled."""
 START, GOAL = "START:", "GOAL:"
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """The texts of one folder."""
+    """The texts of the templates."""
 
     texts: Mapping[str, str]
     """Name -> text; {items} is replaced by the number of labels."""
@@ -39,28 +38,9 @@ class Prompts:
         return hashlib.sha256(joined.encode()).hexdigest()
 
 
-def load_prompts(folder: str | None) -> Prompts:
-    """Read the texts of a folder; None: our own.
-
-    Raises:
-        InputError: a file is missing, or has a placeholder other than {items}.
-    """
-    place = TEMPLATES if folder is None else Path(folder)
-    texts = {}
-    for name in NAMES:
-        path = place / f"{name}.txt"
-        if not path.is_file():
-            raise InputError(
-                f"{path} is missing; a folder of prompts contains {', '.join(f'{name}.txt' for name in NAMES)}"
-            )
-        texts[name] = path.read_text(encoding="utf-8").strip()
-        try:
-            texts[name].format(items=3)
-        except (KeyError, IndexError, ValueError) as error:
-            raise InputError(
-                f"{path}: {error!r}; the only placeholder is {{items}}; double the braces of JSON"
-            ) from error
-    return Prompts(texts)
+def load_prompts() -> Prompts:
+    """Read the texts of the templates."""
+    return Prompts({name: (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").strip() for name in NAMES})
 
 
 @dataclass(frozen=True)

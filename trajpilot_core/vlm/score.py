@@ -12,8 +12,8 @@ from schemas.vlm import FAILED, EndpointScore, VlmAnswer, VlmCount, tuned_name
 from trajpilot_core.vlm.parsing import FAILED as UNREAD
 from trajpilot_core.vlm.parsing import Parsed, Projection, parse_label, parse_sequence
 
-STUB_ROW, TUNED_ROW, UNTUNED_ROW = "vlm_stub", "qwen_sft_llm", "qwen_llm_untuned"
-"""Variants of all stub answers about whole windows, and of answers that use recognised segments."""
+TUNED_ROW, UNTUNED_ROW = "qwen_sft_llm", "qwen_llm_untuned"
+"""Variants of answers that use recognised segments."""
 GOAL_FREE = ("anticipate", "continue")
 PREFIX = "anticipation_"
 ENDS = ("fill", "continue")
@@ -56,14 +56,14 @@ def recogniser(answers: Sequence[ReadAnswer]) -> str:
 
 
 def variant_of(answer: VlmAnswer, tuned: str) -> str:
-    """Return the row of the tables that an answer counts for; stub answers of windows and segments have separate rows.
+    """Return the row of the tables that an answer counts for; answers about segments have a separate one.
 
     `tuned` are the weights that recognised the segments (`recogniser`).
     """
     row = UNTUNED_ROW if answer.row == TUNED_ROW and not tuned else answer.row
     if answer.question == "segment":
         return f"{row}: segments"
-    return f"{PREFIX if answer.question in GOAL_FREE else ''}{STUB_ROW if answer.is_stub else row}"
+    return f"{PREFIX if answer.question in GOAL_FREE else ''}{row}"
 
 
 def predictions_of_answers(
@@ -77,7 +77,7 @@ def predictions_of_answers(
     recognised = {row.answer.unit: row.parsed for row in answers if row.answer.question == "segment"}
     tuned = recogniser(answers)
     for answer, parsed in answers:
-        if answer.question == "segment" or (answer.is_stub and answer.row != "qwen_zs"):
+        if answer.question == "segment":
             continue
         segments = truth.segments_of[answer.unit]
         labels: list[str | None] = list(parsed.labels) or [None] * answer.horizon
@@ -106,12 +106,12 @@ def predictions_of_answers(
 
 def counts_of(answers: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
     """Return how well answers could be parsed, for each row and horizon; single segments have horizon 1."""
-    groups: dict[tuple[str, int, bool], list[ReadAnswer]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[ReadAnswer]] = defaultdict(list)
     tuned = recogniser(answers)
     for row in answers:
-        groups[variant_of(row.answer, tuned), row.answer.horizon, row.answer.is_stub].append(row)
+        groups[variant_of(row.answer, tuned), row.answer.horizon].append(row)
     counts = []
-    for (variant, horizon, is_stub), rows in sorted(groups.items()):
+    for (variant, horizon), rows in sorted(groups.items()):
         labels = [label for row in rows for label in row.parsed.labels]
         exact = sum(label is not None and bank[label].is_exact for label in labels)
         blank = sum(label is None for label in labels)
@@ -126,7 +126,6 @@ def counts_of(answers: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]
                 n_exact=exact,
                 n_projected=len(labels) - exact - blank,
                 n_blank=blank,
-                is_stub=is_stub,
             )
         )
     return counts
@@ -150,8 +149,8 @@ def endpoint_scores(answers: Sequence[ReadAnswer], truth: Truth, bank: Projectio
         "fallback_projection": sum(not ranked.is_exact for _, ranked in read),
         "failed": len(rows) - len(read),
     }
-    shared = {"adapter": recogniser(answers), "is_stub": any(row.answer.is_stub for row in rows)}
+    by = {"adapter": recogniser(answers)}
     return [
-        EndpointScore.model_validate({"row": name, "count": count, "percentage": 100 * count / len(rows), **shared})
+        EndpointScore.model_validate({"row": name, "count": count, "percentage": 100 * count / len(rows), **by})
         for name, count in counts.items()
     ]

@@ -127,10 +127,8 @@ def replied(
     return {digest: reply for digest, reply in replies.items() if reply is not None}
 
 
-def rows_of_answers(
-    take_id: str, units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], stub: str
-) -> Iterator[VlmAnswer]:
-    """Yield the rows of the stage; answers by `stub` are marked as stub answers."""
+def rows_of_answers(take_id: str, units: Sequence[AskedUnit], replies: Mapping[str, VlmReply]) -> Iterator[VlmAnswer]:
+    """Yield the rows of the stage."""
     for unit in units:
         reply = replies[unit.request.digest()]
         yield VlmAnswer(
@@ -143,5 +141,4 @@ def rows_of_answers(
             adapter=unit.request.adapter or "",
             text=reply.text,
             answered_by=reply.answered_by,
-            is_stub=reply.answered_by == stub,
         )

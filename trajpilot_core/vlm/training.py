@@ -66,7 +66,7 @@ def write_training(work: Work[CompletedVlm], out: Path) -> Exported:
         InputError: the folder is that of an export with other settings or other takes.
         LeakError: a conversation leaks.
     """
-    asking = Asking(work.config, load_prompts(work.config.prompts), load_material(work.inputs))
+    asking = Asking(work.config, load_prompts(), load_material(work.inputs))
     named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}
     takes = {row["take_id"]: row for row in work.inputs.table("takes").to_pylist()}
     columns = ["segment_id", "take_id", "start_s", "end_s", "label_id"]

@@ -93,19 +93,15 @@ def test_a_participant_is_unseen_in_validation_only(tmp_path: Path) -> None:
     assert [details(take(reading, f"epic:{video}"))[0].is_unseen for video in ("P03_01", "P03_02")] == [False, True]
 
 
-def test_the_label_is_the_pair_the_verb_the_noun_or_the_narration(tmp_path: Path) -> None:
-    root, expected = epic(tmp_path, ROWS[:1], []), {"action": "v1:n1", "verb": "v1", "noun": "n1", "narration": None}
-    readings = {label: read(root, settings("epic_kitchens", label=label)) for label in expected}
-    assert {label: one.candidates[0].points[0].label_id for label, one in readings.items()} == expected
+def test_the_label_is_the_pair_of_verb_and_noun(tmp_path: Path) -> None:
+    assert read(epic(tmp_path, ROWS[:1], []), CFG).candidates[0].points[0].label_id == "v1:n1"
     keys = ("board:chopping", "put-down", "towel:kitchen:paper")
     assert [words(key) for key in keys] == ["chopping board", "put down", "paper kitchen towel"]
 
 
-def test_pairs_that_training_lacks_are_kept_unless_they_are_to_be_cut(tmp_path: Path) -> None:
+def test_pairs_that_training_lacks_are_kept(tmp_path: Path) -> None:
     root = epic(tmp_path, ROWS, [action("P03_01_0", "00:00:05.00", "00:00:06.00", 2, 0)])
     assert take(read(root, CFG), "epic:P03_01")
-    cut = read(root, settings("epic_kitchens", min_label_train=1))
-    assert [r.take for r in of(cut, RejectCode.LABEL_RARE)] == ["epic:P03_01"]
 
 
 def test_videos_are_found_in_either_case_and_under_the_downloader_s_folder_and_tables_in_a_clone(

@@ -118,8 +118,6 @@ FILTERS: list[tuple[Json, str, RejectCode]] = [
     ({}, "CDEF", RejectCode.NOT_RELEVANT),
     ({"relevance": ("essential",)}, "CDE", RejectCode.NOT_RELEVANT),
     ({"relevance": RELEVANCE, "keep_continued": False}, "ABCEF", RejectCode.CONTINUED),
-    ({"relevance": RELEVANCE, "procedural_only": True}, "E", RejectCode.NOT_PROCEDURAL),
-    ({"min_segments": 5}, "", RejectCode.TAKE_SHORT),
     ({"min_label_train": 2}, "", RejectCode.LABEL_RARE),
 ]
 

@@ -180,7 +180,7 @@ def test_a_shot_that_stands_before_the_next_one_counts_twice_in_and_out(court: C
     court.take(
         BEFORE[0], describe("C shoots a jump shot into the hoop.", 2.0), describe("C attempts a layup.", 3.0), MISSED
     )
-    sink = court.read(FREE.replace(evidence=("own", "next"), outcome_subjects=("C", "O")))
+    sink = court.read(FREE.replace(evidence=("own", "next")))
     rows = [row for row in sink.rows("details") if row["take_id"] == "egoexo4d:uid-t"]
     assert [row["role"] for row in rows] == ["context", "shot", "context", "shot"]
     assert len({row["event"] for row in rows}) == 2

@@ -269,7 +269,7 @@ def test_weights_of_the_second_motions_are_looked_at_where_pose_sources_are_aske
     config = recipe("keystep_poses")
     found = preflight(config, options(tmp_path / "root"), ["video_motions"])
     assert {row.what for row in found if row.verdict == "bad"} >= {"weights of trajectories"}
-    without = config.replace(video_motions=config.video_motions.replace(source="odometry", fallback=None))
+    without = config.replace(video_motions=config.video_motions.replace(source="odometry"))
     assert preflight(without, options(tmp_path / "root"), ["video_motions"]) == []
 
 

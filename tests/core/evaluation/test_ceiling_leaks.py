@@ -39,9 +39,7 @@ WIDTH, TEXT, FRAMES = 32, 48, 4
 TRAIN = TrainConfig(epochs=14, patience=None, batch=64, lr=3e-3, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN)
 PREDICTOR = PredictorConfig(width=48, layers=1, heads=4, hidden=96, queries=2, dropout=0.0, train=TRAIN)
-SCORER = ScorerConfig(
-    candidates=12, prefetch=16, width=32, layers=1, heads=2, ablations=(), train=TRAIN.replace(epochs=4)
-)
+SCORER = ScorerConfig(candidates=12, width=32, layers=1, heads=2, ablations=(), train=TRAIN.replace(epochs=4))
 EVALUATION = CompletedEvaluation(bootstrap=200, shuffles=1, headroom_pools=(1,))
 STAGES = (
     (alignment.STAGE, ALIGNMENT),
@@ -53,7 +51,7 @@ STAGES = (
 
 def small_world(**changes: Any) -> WorldConfig:
     """Return the demo world without broken takes; `changes` are further knobs."""
-    plain = {"broken": "none", "broken_share": 0.0, "train_takes": 60, "test_takes": 24}
+    plain = {"broken": "none", "train_takes": 60, "test_takes": 24}
     return middle_world().replace(**{**plain, "tasks": 2, "positions": 6, "alternatives": 2, **changes})
 
 
@@ -211,8 +209,8 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
         data = real(*given)
         return replace(data, take_split=torch.zeros_like(data.take_split))
 
-    def own_take_too(bank, key_QK, take, person, config):
-        return top_k(key_QK, bank.key, config.candidates, config.prefetch)
+    def own_take_too(bank, key_QK, take, k, person):
+        return top_k(key_QK, bank.key, k)
 
     monkeypatch.setattr(rows_module, "load_planning_data", all_for_training)
     monkeypatch.setattr(candidates, "retrieve", own_take_too)

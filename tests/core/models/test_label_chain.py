@@ -2,13 +2,11 @@
 
 And the linear discriminant that tells it how each label looks: Ledoit and Wolf's shrinkage by its definition."""
 
-import pytest
 import torch
 from planner_cases import posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
-from trajpilot_core.models import label_chain
 from trajpilot_core.models.label_chain import (
     LEAST_VARIANCE,
     LabelMoves,
@@ -16,10 +14,7 @@ from trajpilot_core.models.label_chain import (
     decoded_sequence,
     fit_discriminant,
     kept_chain,
-    kept_marginals,
-    kept_moves,
     label_moves,
-    probable_labels,
     shrunk,
     sparse,
 )
@@ -38,7 +33,7 @@ def moves_of(seed: int = 0, n_labels: int = V) -> LabelMoves:
 def dense(moves: LabelMoves) -> Tensor:
     """All moves in one table."""
     every = torch.arange(len(moves.frequent))
-    return moves._replace(table=None).between(every[:, None], every)
+    return moves.between(every[:, None], every)
 
 
 def every_sequence(moves: LabelMoves, own_HV: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,8 +82,7 @@ def test_marginals_and_the_sequence_of_a_shortlist_of_all_labels_are_those_of_al
         found = chain_marginals(moves, seen[:, 0], seen[:, -1], horizon)
         assert_close(found, by_step(moves, seen))
         labels = torch.arange(V).expand(*log.shape[:2], V)
-        chain = kept_chain(labels, log, kept_moves(moves, labels))
-        assert_close(kept_marginals(chain), by_step(moves, log))
+        chain = kept_chain(moves, labels, log)
         for labels, own in zip(decoded_sequence(chain).tolist(), log, strict=True):
             table = every_sequence(moves, own)[1].softmax(0).view((V,) * horizon)
             middles = [int(label) for label in best_middles(table)]
@@ -103,70 +97,12 @@ def test_transposed_moves_are_seen() -> None:
     turned = label_moves(sparse(moves.counts.matrix.to_dense().T), 20 * moves.frequent - 1)
     whole = by_step(moves, log)
     assert (chain_marginals(turned, log[:, 0], log[:, -1], 4) - whole).abs().max() > 0.05
-    labels = torch.arange(V).expand(3, 4, V)
-    assert (kept_marginals(kept_chain(labels, log, kept_moves(turned, labels))) - whole).abs().max() > 0.05
 
 
-def test_a_shortlist_with_the_ends_posteriors_finds_the_sequence_of_the_whole_chain() -> None:
-    moves, log = moves_of(3, V), ends_only(own_of(5, 4))
-    posterior = chain_marginals(moves, log[:, 0], log[:, -1], 5)
-    every = torch.arange(V).expand(3, 5, V)
-    short = probable_labels(posterior, 3)
-    assert short.shape == (3, 5, 3)
-    kept = kept_chain(short, log.gather(2, short), kept_moves(moves, short))
-    whole = kept_chain(every, log, kept_moves(moves, every))
-    reachable = (decoded_sequence(whole)[:, :, None] == short).any(2).all(1)
-    assert reachable.any()
-    assert torch.equal(decoded_sequence(kept)[reachable], decoded_sequence(whole)[reachable])
-
-
-def test_sparse_and_dense_moves_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = moves_of(5)
-    monkeypatch.setattr(label_chain, "SMALL", 2)
-    large = moves_of(5)
-    assert small.table is not None
-    assert large.table is None
-    before, after = torch.randint(V, (2, 7, 3, 3), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(small.between(before, after), large.between(before, after))
-    state = torch.rand(V, 6, generator=torch.Generator().manual_seed(1))
-    assert_close(large.forth(state), dense(large).T @ state)
-    assert_close(large.back(state), dense(large) @ state)
-
-
-def test_no_table_of_windows_by_labels_squared_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,500 labels and 40 windows: the largest tensor of the recursion is (V, B), and of the shortlist (B, P, P)."""
-    monkeypatch.setattr(label_chain, "SMALL", 2)
-    n, b, kept = 1500, 40, 20
-    g = torch.Generator().manual_seed(0)
-    pairs = torch.randint(n, (2, 4000), generator=g)
-    counts = torch.sparse_coo_tensor(pairs, torch.ones(4000), (n, n)).coalesce()
-    moves = label_moves(sparse(counts), torch.bincount(pairs[0], minlength=n).float())
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            out = func(*args, **(kwargs or {}))
-            for one in out if isinstance(out, (tuple, list)) else [out]:
-                if isinstance(one, Tensor) and one.layout == torch.strided:
-                    largest = max(largest, one.numel())
-            return out
-
-    with Watch():
-        log = torch.randn(2, b, n, generator=g)
-        posterior = chain_marginals(moves, log[0], log[1], 5)
-        labels = probable_labels(posterior, kept)
-        decoded_sequence(kept_chain(labels, posterior.gather(2, labels), kept_moves(moves, labels)))
-    assert largest <= 5 * n * b
-    assert_close(posterior.sum(2), torch.ones(b, 5))
-
-
-def test_without_weight_every_step_stands_by_itself() -> None:
-    moves, log = moves_of(), own_of(4)
-    labels = torch.arange(V).expand(3, 4, V)
-    chain = kept_chain(labels, log, kept_moves(moves, labels), weight=0.0)
-    assert_close(kept_marginals(chain), log.softmax(2))
-    assert torch.equal(decoded_sequence(chain), log.argmax(2))
+def test_sparse_moves_are_those_of_the_whole_table() -> None:
+    moves, state = moves_of(5), torch.rand(V, 6, generator=torch.Generator().manual_seed(1))
+    assert_close(moves.forth(state), dense(moves).T @ state)
+    assert_close(moves.back(state), dense(moves) @ state)
 
 
 def drawn(n: int = 400, labels: int = 5, width: int = 6, seed: int = 0) -> tuple[Tensor, Tensor]:

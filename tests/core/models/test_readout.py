@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from planner_cases import posterior, scores_of_all
+from planner_cases import dense, posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -37,7 +37,7 @@ def test_class_scores_are_decoded_as_the_enumeration_of_all_sequences_says() -> 
     readout, plan_BHV = class_readout(), plans(6)
     found = readout.ranked(plan_BHV, torch.zeros(6).long(), LABELS)
     for row, plan_HV in enumerate(plan_BHV):
-        sequences, scores = scores_of_all(plan_HV, readout.prior.dense(), readout.weight)
+        sequences, scores = scores_of_all(plan_HV, dense(readout.prior), readout.weight)
         ordered = torch.zeros(HORIZON, LABELS).scatter(1, found.ids[row], found.scores[row])
         assert_close(ordered, posterior(sequences, scores, LABELS).float(), atol=1e-5, rtol=1e-4)
         assert torch.equal(found.decoded[row], sequences[scores.argmax()])

@@ -84,7 +84,7 @@ def test_a_search_that_forgets_the_exclusion_is_caught(view, monkeypatch):
     take = view.data.windows[3].take[rows]
     monkeypatch.setattr(bank_module, "top_k", lambda *args, exclude, **rest: top_k(*args, **rest))
     with pytest.raises(LeakError, match=r"candidate \d+ of query \d+"):
-        retrieve(bank, keys_, take, take, SCORER)
+        retrieve(bank, keys_, take, SCORER.candidates)
 
 
 def test_strict_leaves_out_the_querys_participant(view):
@@ -93,10 +93,10 @@ def test_strict_leaves_out_the_querys_participant(view):
     take = view.data.windows[3].take[rows]
     person = bank_module.person_codes(view.data)[take]
     keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
-    found = retrieve(bank, keys_, take, person, SCORER.replace(strict=True))
+    found = retrieve(bank, keys_, take, SCORER.candidates, person)
     own = bank.person[found.index] == person[:, None]
     assert not (own & (person >= 0)[:, None] & (found.index >= 0)).any()
-    loose = retrieve(bank, keys_, take, person, SCORER)
+    loose = retrieve(bank, keys_, take, SCORER.candidates)
     assert (bank.person[loose.index] == person[:, None])[person >= 0].any()
 
 

@@ -16,7 +16,7 @@ from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.retrieval import bank as banks
 from trajpilot_core.retrieval import search as search_module
-from trajpilot_core.retrieval.bank import EndKeys, end_keys, find_neighbours, fit_end_keys, neighbour_bank
+from trajpilot_core.retrieval.bank import EndKeys, end_keys, fit_end_keys, neighbour_bank, retrieve
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
 
@@ -45,52 +45,51 @@ def keys(n, width, seed, clusters=None):
     q=st.integers(1, 20),
     width=st.sampled_from([2, 8, 64]),
     k=st.integers(1, 12),
-    extra=st.integers(0, 10),
     clusters=st.sampled_from([None, 1, 5]),
     seed=st.integers(0, 99),
 )
-def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, extra, clusters, seed):
+def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, clusters, seed):
     bank, query = keys(n, width, seed, clusters), keys(q, width, seed + 1, clusters)
-    found = top_k(query, bank, k, k + extra)
+    found = top_k(query, bank, k)
     index, cosine = brute_force(query, bank, k)
     missing = k - index.shape[1]
     assert torch.equal(found.index, F.pad(index, (0, missing), value=-1))
     assert torch.equal(found.cosine, F.pad(cosine, (0, missing), value=-torch.inf))
 
 
-def test_keys_that_nearly_tie_are_ordered(monkeypatch):
-    """Planted: only the proposals of float32 are scored."""
+def test_keys_that_nearly_tie_are_ordered():
+    """Planted: an order by float32 products."""
     own = Exclusion(torch.arange(30), torch.arange(3000) % 40)
     for spread in (0.02, 1e-4):
         bank = F.normalize(keys(1, 64, 0) + spread * keys(3000, 64, 1), dim=1)
         query = F.normalize(keys(1, 64, 0) + spread * keys(30, 64, 2), dim=1)
-        found = top_k(query, bank, 16, 24, exclude=(own,))
+        found = top_k(query, bank, 16, exclude=(own,))
         index, cosine = brute_force(query, bank, 16, (own,))
         assert torch.equal(found.index, index)
         assert torch.equal(found.cosine, cosine)
-    monkeypatch.setattr(search_module, "MARGIN", -torch.inf)
-    assert not torch.equal(top_k(query, bank, 16, 24, exclude=(own,)).index, index)
+    assert not torch.equal((query @ bank.T).sort(dim=1, descending=True, stable=True).indices[:, :16], index)
 
 
-def test_ties_go_to_the_smaller_index_whatever_the_chunk():
+def test_ties_go_to_the_smaller_index_whatever_the_chunk(monkeypatch):
     bank = keys(10, 16, 0).repeat(30, 1)
     query = keys(50, 16, 1)
     expected = brute_force(query, bank, 20)[0]
     for chunk in (1, 7, 50):
-        assert torch.equal(top_k(query, bank, 20, 25, chunk=chunk).index, expected)
+        monkeypatch.setattr(search_module, "QUERY_CHUNK", chunk)
+        assert torch.equal(top_k(query, bank, 20).index, expected)
 
 
 def test_excluded_entries_are_masked_before_the_selection():
     bank, query = keys(40, 8, 0), keys(6, 8, 1)
     group, own = torch.arange(40) % 4, torch.arange(6) % 4
     exclude = (Exclusion(own, group),)
-    found = top_k(query, bank, 30, 30, exclude=exclude)
+    found = top_k(query, bank, 30, exclude=exclude)
     assert torch.equal(found.index, brute_force(query, bank, 30, exclude)[0])
     assert not (group[found.index] == own[:, None]).any()
     none = torch.full((4,), -1)
-    found = top_k(keys(4, 8, 0), keys(4, 8, 1), 4, 4, exclude=(Exclusion(none, none),))
+    found = top_k(keys(4, 8, 0), keys(4, 8, 1), 4, exclude=(Exclusion(none, none),))
     assert (found.index >= 0).all(), "unknown participants are not one group"
-    found = top_k(keys(2, 8, 0), keys(5, 8, 1), 3, 3, exclude=(Exclusion(torch.tensor([0, 1]), torch.zeros(5).long()),))
+    found = top_k(keys(2, 8, 0), keys(5, 8, 1), 3, exclude=(Exclusion(torch.tensor([0, 1]), torch.zeros(5).long()),))
     assert (found.index[0] == -1).all()
     assert (found.index[1] >= 0).all()
 
@@ -99,9 +98,9 @@ def test_keys_with_nan_are_refused():
     bad = keys(3, 8, 0)
     bad[1, 2] = torch.nan
     with pytest.raises(InputError, match="bank key 1"):
-        top_k(keys(2, 8, 1), bad, 1, 1)
+        top_k(keys(2, 8, 1), bad, 1)
     with pytest.raises(InputError, match="wide"):
-        top_k(keys(2, 4, 1), keys(2, 8, 1), 1, 1)
+        top_k(keys(2, 4, 1), keys(2, 8, 1), 1)
 
 
 # Neighbours of windows: the nearest by the features of both ends, and never of the window's own take.
@@ -120,7 +119,7 @@ def near_of(data: PlanningData, split: int, horizon: int, k: int = NEAR) -> Tens
     keys, windows = keys_of(data), data.windows[horizon]
     rows = (windows.split == split).nonzero()[:, 0]
     key = end_keys(keys, data.features, windows.segments[rows])
-    return find_neighbours(neighbour_bank(data, chains_of(data)[0], keys, horizon), key, windows.take[rows], k)
+    return retrieve(neighbour_bank(data, chains_of(data)[0], keys, horizon), key, windows.take[rows], k).index
 
 
 def test_neighbours_are_the_nearest_windows_of_other_takes() -> None:
@@ -142,8 +141,8 @@ def test_no_neighbour_is_of_the_windows_own_take_and_a_search_without_that_rule_
         take = neighbour_bank(data, chains_of(data)[0], keys_of(data), horizon).take
         assert (take[near_of(data, 0, horizon)] != take[:, None]).all()
 
-    def forgetful(query: torch.Tensor, bank: torch.Tensor, k: int, prefetch: int, exclude: object) -> TopK:
-        return top_k(query, bank, k, prefetch)
+    def forgetful(query: torch.Tensor, bank: torch.Tensor, k: int, exclude: object) -> TopK:
+        return top_k(query, bank, k)
 
     monkeypatch.setattr(banks, "top_k", forgetful)
     with pytest.raises(LeakError, match="comes from the query's own take"):

@@ -11,7 +11,7 @@ import torch
 from drawn_tables import by_take, world_tables
 
 from schemas.config import IngestConfig
-from schemas.world import LatentMapConfig, WorldConfig, released_world, tiny_world
+from schemas.world import WorldConfig, released_world, tiny_world
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.encoders.released import read_rows, segment_rows
@@ -40,8 +40,8 @@ def times(world: World, take: TakeTruth) -> Array:
     return np.stack([np.linspace(s.start_s + 0.2, s.end_s - 0.2, 4) for s in take.segments])
 
 
-def features(world: World, take: TakeTruth, config: LatentMapConfig = LatentMapConfig()) -> Array:  # noqa: B008
-    made = latent_map(config, world.config.places, 32)
+def features(world: World, take: TakeTruth) -> Array:
+    made = latent_map(world.config.places, 32)
     return latent_features(world, take, times(world, take), 1, made).astype(float)
 
 
@@ -102,8 +102,8 @@ def test_a_segment_shows_no_step_that_exact_inference_does_not_count() -> None:
 
 
 def shown(world: World, take: TakeTruth, times_s: Array) -> Array:
-    made = latent_map(LatentMapConfig(noise=0.0), world.config.places, 32)
-    return latent_features(world, take, times_s, 1, made).astype(float)
+    made = latent_map(world.config.places, 32)
+    return latent_features(world, take, times_s, 1, made, noise=0.0).astype(float)
 
 
 def elsewhere(take: TakeTruth, kept: set[int]) -> TakeTruth:
@@ -121,7 +121,7 @@ def test_without_a_scene_takes_differ_by_look_place_and_noise_only() -> None:
         world = sample_world(latents(scene=scene))
         first, second = world.takes[0], world.takes[1]
         twin = replace(second, segments=first.segments)
-        inputs = [latent_inputs(world, take, times(world, first).ravel(), LatentMapConfig()) for take in (first, twin)]
+        inputs = [latent_inputs(world, take, times(world, first).ravel()) for take in (first, twin)]
         assert np.array_equal(*inputs) is is_equal
 
 
@@ -129,7 +129,7 @@ def test_takes_of_a_capture_share_the_room_and_nothing_else() -> None:
     world = sample_world(latents(takes_per_capture=2))
     rooms, rest = [], []
     for take in world.takes[:3]:
-        x = latent_inputs(world, take, np.array([1.0]), LatentMapConfig())[0]
+        x = latent_inputs(world, take, np.array([1.0]))[0]
         room = 8 + world.config.places
         rooms.append(x[room : room + 12])
         rest.append(x[room + 12 :])
@@ -151,10 +151,9 @@ def distances(rows_ND: np.ndarray) -> list[float]:
     """How far the segments' vectors lie from what a still head sees in them, with rows as they are and shifted."""
     clock, duration_s = OMNIVORE_VIDEO.clock, WORLD.take_duration_s(TAKE)
     spans_s = clock.spans_s(len(rows_ND), clock.n_frames(duration_s))
-    quiet = LatentMapConfig(noise=0.0)
-    made = latent_map(quiet, WORLD.config.places, OMNIVORE_VIDEO.width)
+    made = latent_map(WORLD.config.places, OMNIVORE_VIDEO.width)
     times = np.stack([np.linspace(s.start_s, s.end_s, 32, endpoint=False) for s in TAKE.segments])
-    true = latent_features(WORLD, TAKE, times, 1, made).astype(np.float64)
+    true = latent_features(WORLD, TAKE, times, 1, made, noise=0.0).astype(np.float64)
     found = []
     for shift in (-1, 0, 1):
         rolled = np.roll(rows_ND, shift, axis=0)

@@ -282,7 +282,6 @@ def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may
     for memory, change, words in (
         (whole(), {"seeds": (0, 5)}, ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
         (whole(), {"folds": 3}, ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
-        (world(replace(SIZE, text_width=24)), {}, ("the text bank here is 24 wide", "to one of 32")),
         (Memory({**whole().tables, "text_bank": renamed}), {}, ("embedded by another, those of",)),
     ):
         said = fails(root, memory, config.replace(alignment=config.alignment.replace(**change)))

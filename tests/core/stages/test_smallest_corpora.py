@@ -51,10 +51,10 @@ def without(memory: Memory, split: str, *horizons: int) -> Memory:
 
 
 def test_ingest_refuses_a_single_training_take_and_names_the_setting_where_all_went_to_dev(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train is empty: the only usable training capture .* two are needed"):
+    with pytest.raises(InputError, match=r"train is empty: .* \(1\) went to dev.*two are needed"):
         ingest(healthy(tmp_path / "one", n_train=1).write(), SMALL.replace(dev_min=3))
     two = healthy(tmp_path / "two", n_train=2).write()
-    with pytest.raises(InputError, match=r"all 2 usable training captures .* at least 2; .* --set ingest\.dev_min"):
+    with pytest.raises(InputError, match=r"\(2\) went to dev, which needs at least 2; .* --set ingest\.dev_min"):
         ingest(two, SMALL.replace(dev_min=2))
     assert {row["split"] for row in ingest(two).rows("takes")} == {"train", "dev", "test"}
 

@@ -161,9 +161,9 @@ def test_a_row_of_pose_sources_is_filled_by_the_source_that_it_names_and_by_no_o
     assert [filled[name] for name in of_paper] == [("9.00" if second == "pi3" else NOTHING)] * 3
 
 
-def recognised(adapter: str = "", *, is_stub: bool = False) -> pa.Table:
+def recognised(adapter: str = "") -> pa.Table:
     """The committed table of a recogniser that is right of every second segment."""
-    row = EndpointScore(row="R@1", count=1, percentage=50.0, adapter=adapter, is_stub=is_stub)
+    row = EndpointScore(row="R@1", count=1, percentage=50.0, adapter=adapter)
     return table_of(EndpointScore, [row])
 
 
@@ -227,14 +227,14 @@ def test_the_list_of_commands_names_a_recipe_for_every_label_and_figure() -> Non
     assert {name for names in typed for name in names} <= set(RECIPES)
 
 
-@pytest.mark.parametrize(("per_horizon", "is_stub"), [(None, False), (2, False), (None, True)])
-def test_no_table_takes_numbers_of_a_sample_of_windows_or_of_made_up_answers(per_horizon, is_stub: bool) -> None:
+@pytest.mark.parametrize("per_horizon", [None, 2])
+def test_no_table_takes_numbers_of_a_sample_of_windows(per_horizon: int | None) -> None:
     asked = VlmConfig(rows=("qwen_zs",), windows_per_horizon=per_horizon)
     last = SimpleNamespace(config=PipelineConfig(vlm=asked))
-    run = replace(an_atomic_run(), last=last, read=lambda *at: recognised("tuned", is_stub=is_stub))
+    run = replace(an_atomic_run(), last=last, read=lambda *at: recognised("tuned"))
     is_whole = per_horizon is None
     assert bool(LABELS[ATOMIC].cells(run)) == is_whole
-    assert bool(LABELS["qwen3vl_endpoint_cache"].cells(run)) == (is_whole and not is_stub)
+    assert bool(LABELS["qwen3vl_endpoint_cache"].cells(run)) == is_whole
 
 
 def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulated(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def growth_of_collecting(folder: str, in_memory: bool) -> int:
         append(self, split, columns)
 
     scorer_queries.QueryCollector._append = watched
-    config = SCORER.replace(candidates=48, prefetch=64, max_queries=1000)
+    config = SCORER.replace(candidates=48, max_queries=1000)
     found = gathered(Path(folder), config, world=World(train=30, dev=1, segments=60, embed=256))
     assert len(found.train) == 1000
     return max(seen[8:]) - max(seen[4:8])

@@ -132,27 +132,6 @@ def test_nothing_is_asked_twice_and_another_question_is(tmp_path, monkeypatch) -
     assert len(client.asked) > n_asked
 
 
-def test_without_an_answer_a_batch_names_the_request_and_what_to_do(tmp_path, monkeypatch) -> None:
-    with pytest.raises(InputError, match=r"no answer yet .* `trajpilot vlm requests`"):
-        ask(world(), settings(tmp_path), tmp_path, monkeypatch)
-
-
-def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_path, monkeypatch) -> None:
-    asked = PipelineConfig().replace(vlm=settings(tmp_path, rows=BOTH, backend="stub"))
-    cfg = vlm.completed(asked).replace(text=settings(tmp_path).text, anticipates=True)
-    assert cfg.model == cfg.filler == "STUB"
-    memory = ask(world(), cfg, tmp_path, monkeypatch)
-    shown = {"vlm_stub", "anticipation_vlm_stub"}
-    assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == shown
-    assert {row["answered_by"] for row in memory.tables["vlm_answers"].to_pylist()} == {"STUB"}
-    for name in ("vlm_answers", "vlm_counts", "endpoint_cache"):
-        assert set(memory.tables[name]["is_stub"].to_pylist()) == {True}
-    for row in shown:
-        assert "STUB" in method(row).name
-        assert row not in with_role("main")
-        assert row not in (*ATOMIC_ROWS, *GOAL_FREE_ROWS), "nor in a table of the paper"
-
-
 def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on_it(tmp_path, monkeypatch) -> None:
     memory, cfg = world(), settings(tmp_path, windows_per_horizon=2)
     client = FakeClient(lambda request: "[]")

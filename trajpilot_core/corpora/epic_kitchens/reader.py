@@ -24,8 +24,7 @@ from trajpilot_core.corpora.epic_kitchens.files import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.formats.strict import shown
-from trajpilot_core.corpora.records.annotations import normalise
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, listed_by
 from trajpilot_core.corpora.released import EPIC_SLOWFAST
 from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind, places
 from trajpilot_core.errors import InputError
@@ -133,8 +132,6 @@ def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     files = [
         _SplitRows(role, path, parse_actions(read_document(corpus, path), path)) for role, path in known.tables.items()
     ]
-    labels = [label_id_of(a, known.config) for rows in files if rows.released == "train" for a in rows.file.actions]
-    frequent = kept_labels(labels, known.config.min_label_train)
     shared = claimed_twice(
         (a.video_id, take_id(a.video_id), rows.released) for rows in files for a in rows.file.actions
     )
@@ -151,31 +148,18 @@ def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
             if take.take_id in shared:
                 gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
                 continue
-            results = [(action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions]
+            results = [(action.offset, _point(known, action, rows.released, gathered)) for action in actions]
             points = gathered.kept(results, take.take_id, rows.path)
             gathered.add(take, rows.released, points, rows.path, known.folders)
     n_in, scenarios = sum(rows.file.n_units for rows in files), [SCENARIO] if gathered.released else []
     return gathered.reading(known.folders, n_in, scenarios, _counts(known, files, gathered))
 
 
-def label_id_of(action: Action, config: EpicConfig) -> str:
-    """Return the id of an action's label: its class or pair of classes, or the words of its narration."""
-    if config.label == "narration":
-        return normalise(action.narration, ())
-    ids = {"verb": f"v{action.verb_class}", "noun": f"n{action.noun_class}"}
-    return ids.get(config.label, f"v{action.verb_class}:n{action.noun_class}")
-
-
-def _point(
-    known: _KnownEpic, action: Action, frequent: frozenset[str] | None, released: Released, gathered: ReaderState
-) -> AnnotatedPoint | Fault:
+def _point(known: _KnownEpic, action: Action, released: Released, gathered: ReaderState) -> AnnotatedPoint | Fault:
     """Return the point of an action: the window before it with its label, or the action itself."""
     config, classes = known.config, known.classes
     if action.verb_class not in classes.verbs or action.noun_class not in classes.nouns:
         return Fault(RejectCode.LABEL_UNKNOWN, f"verb {action.verb_class} or noun {action.noun_class} is no class")
-    label_id = label_id_of(action, config)
-    if frequent is not None and label_id not in frequent:
-        return Fault(RejectCode.LABEL_RARE, f"{label_id} occurs less than {config.min_label_train} times in training")
     if action.span_s[1] <= action.span_s[0]:
         return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} has the span {action.span_s} s")
     length_s = config.observed_s
@@ -189,7 +173,6 @@ def _point(
         detail = f"{action.narration_id} starts at {action.span_s[0]} s, the gap is {config.gap_s} s"
         return Fault(RejectCode.TOO_EARLY, detail)
     verb, noun = words(classes.verbs[action.verb_class]), words(classes.nouns[action.noun_class])
-    label = {"verb": verb, "noun": noun, "action": f"{verb} {noun}", "narration": None}[config.label]
     details = Details(
         annotated_start_s=action.span_s[0],
         annotated_end_s=action.span_s[1],
@@ -214,8 +197,8 @@ def _point(
         "",
         action.offset,
         (start_s, end_s),
-        label,
-        label and label_id,
+        f"{verb} {noun}",
+        f"v{action.verb_class}:n{action.noun_class}",
         details,
     )
 

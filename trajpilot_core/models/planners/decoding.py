@@ -35,19 +35,8 @@ class TransitionPrior(NamedTuple):
     """(V,) float64, log probability of each other pair after a label; -inf: impossible."""
 
     def weighted(self, weight: float) -> "TransitionPrior":
-        """Return the prior with all logarithms multiplied by `weight`.
-
-        Raises ValueError: it is not above 0, so that the floor would exceed listed pairs.
-        """
-        if not weight > 0:
-            raise ValueError(f"the weight of transitions is {weight}, but must be above 0")
+        """Return the prior with all logarithms multiplied by `weight`, which is above 0."""
         return self._replace(seen=weight * self.seen, floor=weight * self.floor)
-
-    def dense(self) -> Tensor:
-        """Return all log probabilities (V, V), from the row's label to the column's."""
-        table_VV = self.floor[:, None].repeat(1, len(self.floor))
-        table_VV[self.before, self.after] = self.seen
-        return table_VV
 
 
 def smoothed_prior(counts_VV: Tensor, smoothing: float) -> TransitionPrior:
@@ -230,15 +219,6 @@ class PlannerShape(DataSizes):
     text_width: int
     actions: int
     tasks: int
-
-
-class PlannerLoss(NamedTuple):
-    """Loss of one batch, every part a scalar."""
-
-    total: Tensor
-    """Weighted sum of the terms; the one to minimise."""
-    terms: dict[str, Tensor]
-    """Name -> unweighted value."""
 
 
 class TaskClassifier(nn.Module):

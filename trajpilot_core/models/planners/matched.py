@@ -66,7 +66,7 @@ class MatchedPlanner(Standardised):
         if isinstance(self.net, Pdpp):
             assert self.task is not None
             return self.net.loss(ends_B2D, labels_BH, tasks_B) + F.cross_entropy(self.task(ends_B2D), tasks_B)
-        return self.net.loss(ends_B2D, inputs.descriptions, inputs.transition, labels_BH, tasks_B).total
+        return self.net.loss(ends_B2D, inputs.descriptions, inputs.transition, labels_BH, tasks_B)
 
     def after_step(self) -> None:
         """Update averages of weights after a step of the optimiser."""
@@ -74,18 +74,15 @@ class MatchedPlanner(Standardised):
             self.net.after_step()
 
     @torch.no_grad()
-    def plan(self, inputs: PlannerInputs, seed: int, *, ddpm: bool = False) -> Tensor:
+    def plan(self, inputs: PlannerInputs, seed: int) -> Tensor:
         """Return (B, H, A), scores of every action at every step, before decoding.
 
         Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, or the raw channels of a PDPP sample.
-
-        Args:
-            ddpm: PDPP samples with DDPM at all times, regardless of its settings; the others do not sample.
         """
         ends_B2D = self.standardise(inputs.features)
         if isinstance(self.net, Pdpp):
             assert self.task is not None
-            tasks_B, steps = self.task(ends_B2D).argmax(1), None if ddpm else self.cfg.pdpp.sampling_steps
+            tasks_B, steps = self.task(ends_B2D).argmax(1), self.cfg.pdpp.sampling_steps
             return self.net.plan(ends_B2D, tasks_B, self.horizon, steps, seed, inputs.windows)
         return self.net.plan(ends_B2D, inputs.descriptions, inputs.transition)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.planners import SchemaConfig
-from trajpilot_core.models.planners.decoding import PlannerLoss, PlannerShape
+from trajpilot_core.models.planners.decoding import PlannerShape
 from trajpilot_core.models.planners.state_encoder import (
     DescriptionDecoder,
     EncodedStates,
@@ -118,8 +118,8 @@ class SchemaPlanner(nn.Module):
 
     def loss(
         self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor, labels_BH: Tensor, tasks_B: Tensor
-    ) -> PlannerLoss:
-        """Return the loss of a batch: actions, contrast of the ends, states in between, task (given in training mode).
+    ) -> Tensor:
+        """Return the scalar loss of a batch: actions, contrast of ends, states in between, task (given in training).
 
         Args:
             transition_AA: not read: SCHEMA uses transitions in decoding only.
@@ -128,14 +128,12 @@ class SchemaPlanner(nn.Module):
         """
         answer = self(features_B2D, descriptions_ASE, tasks_B if self.training else None)
         targets_BMW = middle_targets(answer.encoded.sentences, labels_BH)
-        terms = {
-            "action": F.cross_entropy(answer.logits.flatten(0, 1), labels_BH.flatten()),
-            "state": contrast_loss(answer.encoded.logits, labels_BH),
-            "middle": F.mse_loss(answer.states[:, MIDDLES], targets_BMW),
-            "task": F.cross_entropy(answer.task_logits, tasks_B),
-        }
-        weighted = self.cfg.state_weight * terms["state"] + self.cfg.middle_weight * terms["middle"]
-        return PlannerLoss(terms["action"] + weighted + self.cfg.task_weight * terms["task"], terms)
+        action = F.cross_entropy(answer.logits.flatten(0, 1), labels_BH.flatten())
+        state = contrast_loss(answer.encoded.logits, labels_BH)
+        middle = F.mse_loss(answer.states[:, MIDDLES], targets_BMW)
+        task = F.cross_entropy(answer.task_logits, tasks_B)
+        weighted = self.cfg.state_weight * state + self.cfg.middle_weight * middle
+        return action + weighted + self.cfg.task_weight * task
 
     def plan(self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor) -> Tensor:
         """Return (B, H, A) log probabilities of each step's action, before any decoding; transitions are not read."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.planners import ViterbiPlanNetConfig
-from trajpilot_core.models.planners.decoding import PlannerLoss, PlannerShape
+from trajpilot_core.models.planners.decoding import PlannerShape
 from trajpilot_core.models.planners.state_encoder import StateEncoder, contrast_loss, task_head
 
 
@@ -49,8 +49,8 @@ class ViterbiPlanNet(nn.Module):
 
     def loss(
         self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor, labels_BH: Tensor, tasks_B: Tensor
-    ) -> PlannerLoss:
-        """Return the loss of a batch.
+    ) -> Tensor:
+        """Return the scalar loss of a batch: actions, contrast of the ends, task.
 
         Args:
             descriptions_ASE: text embeddings of every action's sentences, those about the state before it first.
@@ -59,13 +59,10 @@ class ViterbiPlanNet(nn.Module):
             tasks_B: long.
         """
         encoded = self.state_encoder(features_B2D, descriptions_ASE)
-        terms = {
-            "action": squared_error(self.soft_path(encoded.states, transition_AA), labels_BH),
-            "state": contrast_loss(encoded.logits, labels_BH),
-            "task": squared_error(self.task_head(encoded.states), tasks_B),
-        }
-        weighted = self.cfg.state_weight * terms["state"] + self.cfg.task_weight * terms["task"]
-        return PlannerLoss(terms["action"] + weighted, terms)
+        action = squared_error(self.soft_path(encoded.states, transition_AA), labels_BH)
+        state = contrast_loss(encoded.logits, labels_BH)
+        task = squared_error(self.task_head(encoded.states), tasks_B)
+        return action + (self.cfg.state_weight * state + self.cfg.task_weight * task)
 
     def plan(self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor) -> Tensor:
         """Return (B, H, A), the log of the soft path: it ranks the actions of each step. Descriptions are not read."""

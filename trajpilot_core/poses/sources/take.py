@@ -68,7 +68,7 @@ def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConf
     done = []
     for take, listed in jobs:
         segments = intervals(listed)
-        table, rejects, n_in = motions_schema(cfg.sources()).empty_table(), list[Reject](), len(segments.ids)
+        table, rejects, n_in = motions_schema().empty_table(), list[Reject](), len(segments.ids)
         try:
             if segments.ids:
                 table, rejects = _segment_motions(data_root, take, _clock(data_root, take, columns), segments, cfg)
@@ -113,7 +113,7 @@ def _segment_motions(
         rejects.insert(0, _reject(take, RejectCode.TRAJ_UNSORTED, "the rows were not in order of time"))
     kept = np.array([at for at, fault in enumerate(faults) if fault is None], dtype=np.intp)
     if not len(kept):
-        return motions_schema(cfg.sources()).empty_table(), rejects
+        return motions_schema().empty_table(), rejects
     motions = relative_motions(_body_poses(data_root, take, reading, kept, cfg), len(kept))
     measures, ids = reading.measures, [segments.ids[at] for at in kept]
     rows = Rows(ids, motions, np.ones(len(ids)), measures.quality[kept], measures.gap_s[kept])

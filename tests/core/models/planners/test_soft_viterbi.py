@@ -1,4 +1,4 @@
-"""The differentiable Viterbi layer: the posterior of a chain, its exact gradient, and memory without A x A pointers."""
+"""The differentiable Viterbi layer: the posterior of a chain, and its exact gradient."""
 
 import itertools
 from collections.abc import Callable
@@ -81,32 +81,6 @@ def test_the_gradient_is_exact() -> None:
     emission, transition = chain(2, 4, 4)
     emission.requires_grad_()
     assert torch.autograd.gradcheck(lambda leaf: soft_viterbi(leaf, transition), [emission])
-
-
-def kept_numbers(layer: Layer, windows: int, horizon: int, actions: int) -> int:
-    """How many numbers wait in memory for the gradient, the transitions included."""
-    kept: dict[int, int] = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
-        return tensor
-
-    emission, transition = chain(windows, horizon, actions)
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        path = layer(emission.requires_grad_(), transition)
-    assert path.requires_grad
-    return sum(kept.values())
-
-
-def check_memory(layer: Layer) -> None:
-    windows, horizon, actions = 3, 6, 100
-    assert kept_numbers(layer, windows, horizon, actions) <= 8 * windows * horizon * actions + actions**2
-
-
-def test_memory_grows_with_windows_times_steps_times_actions() -> None:
-    check_memory(soft_viterbi)
-    with pytest.raises(AssertionError):
-        check_memory(dense)
 
 
 def test_single_precision_neither_underflows_nor_overflows_over_long_horizons(subtests: pytest.Subtests) -> None:

@@ -1,13 +1,7 @@
-"""ViterbiPlanNet: the original's numbers, both readouts, and that it learns through the Viterbi layer.
-
-The last two tests are of what is recorded of all originals, and of the formula that gives weights and inputs."""
-
-import re
+"""ViterbiPlanNet: the original's numbers, both readouts, and that it learns through the Viterbi layer."""
 
 import pytest
 import torch
-from checkout import DATA
-from formula import fill, numbers
 from planner_cases import VITERBI_HORIZONS, batch, viterbi_plan_net, without_attention_dropout
 from planners_fixture import (
     KEYSTEP,
@@ -20,7 +14,7 @@ from planners_fixture import (
     recorded,
     share_memorised,
 )
-from torch import nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.planners import ViterbiPlanNetConfig
@@ -69,8 +63,13 @@ def small(**changes: object) -> ViterbiPlanNet:
 
 
 def test_the_total_weighs_the_terms_as_configured() -> None:
-    loss = small(state_weight=2.0, task_weight=5.0).loss(*random_windows())
-    assert_close(loss.total, loss.terms["action"] + 2 * loss.terms["state"] + 5 * loss.terms["task"])
+    def total(state: float, task: float) -> Tensor:
+        return small(state_weight=state, task_weight=task).loss(*random_windows())
+
+    alone = total(0, 0)
+    terms = [total(*weights) - alone for weights in ((1, 0), (0, 1))]
+    assert all(bool(term > 0.01) for term in terms)
+    assert_close(total(2, 5), alone + 2 * terms[0] + 5 * terms[1], atol=1e-4, rtol=1e-4)
 
 
 def test_parameters_are_as_many_as_the_original_s() -> None:
@@ -84,22 +83,3 @@ def test_it_memorises_64_windows() -> None:
     """Measured: .988 to .996 with seeds 0, 1, 2 on three kernels. At a rate that stays, a step in a hundred throws the
     planner back to .6 to .9, another one on each processor."""
     assert share_memorised(small(), random_windows(), steps=150, lr=1e-2, last_lr=0.0) > 0.95
-
-
-LARGEST = 60_000
-RECORDED = sorted([*(DATA / "planners").glob("*.json"), *(DATA / "epic_probe").glob("*.json")])
-
-
-def test_recorded_answers_are_small_and_say_where_they_come_from() -> None:
-    for path in RECORDED:
-        text = path.read_text()
-        assert len(text) < LARGEST, path
-        assert re.search(r'"origin": "github.com/\S+/\S+ at [0-9a-f]{40};', text), path
-
-
-def test_the_formula_gives_full_rank_and_leaves_norms_near_one() -> None:
-    assert torch.linalg.matrix_rank(numbers(12, 12)) == 12
-    module = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-    fill(module, scale=0.3)
-    assert module[0].weight.abs().max() <= 0.3
-    assert (module[1].weight - 1).abs().max() <= 0.3

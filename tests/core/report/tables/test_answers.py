@@ -1,4 +1,4 @@
-"""Answers of vision-language models in the report: rates, the STUB label, the subset, and rejects of their stages."""
+"""Answers of vision-language models in the report: rates, the subset, and rejects of their stages."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.report import completed
 
 
-def count(variant: str, *, is_stub: bool = False, n_answers: int = 40) -> VlmCount:
+def count(variant: str, *, n_answers: int = 40) -> VlmCount:
     parts = {"n_failed": 10, "n_repaired": 4, "n_labels": 90, "n_exact": 45, "n_projected": 27, "n_blank": 18}
     known = {name: n if n_answers else 0 for name, n in parts.items()}
-    return VlmCount(variant=variant, horizon=3, n_answers=n_answers, is_stub=is_stub, **known)
+    return VlmCount(variant=variant, horizon=3, n_answers=n_answers, **known)
 
 
 def test_every_rate_is_over_what_it_is_a_part_of() -> None:
@@ -26,28 +26,18 @@ def test_every_rate_is_over_what_it_is_a_part_of() -> None:
     first, empty = ([str(cell) for cell in row] for row in table.rows)
     assert first == ["Qwen-ZS", "3", "40", "25.0", "10.0", "90", "50.0", "30.0", "20.0"]
     assert empty == ["Qwen-ZS", "3", "0", "–", "–", "0", "–", "–", "–"]
-    assert "STUB" not in table.note
     assert not answer_tables([], [])
 
 
-def test_made_up_answers_never_stand_under_the_name_of_a_model() -> None:
-    for variant in ("vlm_stub", "qwen_sft_llm: segments"):
-        table = answer_tables([count(variant, is_stub=True)], [])[0]
-        assert "STUB" in str(table.rows[0][0])
-        assert "Qwen" not in str(table.rows[0][0])
-        assert "STUB" in table.note
-    assert "STUB" not in str(answer_tables([count("qwen_sft_llm: segments")], [])[0].rows[0][0])
-
-
 def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(few: Tables, page: Reader) -> None:
-    asked = RECIPES["demo"]().replace(vlm=VlmConfig(rows=("qwen_zs",), backend="stub", windows_per_horizon=20))
+    asked = RECIPES["demo"]().replace(vlm=VlmConfig(rows=("qwen_zs",), windows_per_horizon=20))
     own, stage = completed(asked), STAGES["report"].under(asked)
     assert {"vlm_counts", "endpoint_cache", "vlm.rejects", "vlm_rows.rejects"} <= set(stage.reads)
     assert not {"vlm_counts", "vlm.rejects"} & set(STAGES["report"].under(RECIPES["demo"]()).reads)
     lost = [reject("vlm", RejectCode.VIDEO_MISSING, "egoexo4d:take00001", "frame 12 cannot be decoded")]
-    scores = [EndpointScore(row="R@1", count=3, percentage=30.0, adapter="", is_stub=True)]
+    scores = [EndpointScore(row="R@1", count=3, percentage=30.0, adapter="")]
     more = {
-        "vlm_counts": table_of(VlmCount, [count("vlm_stub", is_stub=True)]),
+        "vlm_counts": table_of(VlmCount, [count("qwen_zs")]),
         "endpoint_cache": table_of(EndpointScore, scores),
         "vlm.rejects": table_of(Reject, lost),
         "vlm_rows.rejects": table_of(Reject, []),

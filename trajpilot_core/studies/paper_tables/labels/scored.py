@@ -194,7 +194,7 @@ ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills; none from a stub or an untuned model, nor where only a sample was scored."""
+    """Return the cells that a run fills; none of an untuned model, nor where only a sample was scored."""
     if of_a_sample(run):
         return []
     table = run.read("vlm_rows", "endpoint_cache")
@@ -202,7 +202,7 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
     return [
         plain_cell(run, ENDPOINT_CACHE, row["row"], metric, float(row[metric]))
         for row in records
-        if row["row"] in ENDPOINTS and row["adapter"] and not row["is_stub"]
+        if row["row"] in ENDPOINTS and row["adapter"]
         for metric in ("count", "percentage")
     ]
 
