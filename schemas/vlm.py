@@ -15,6 +15,8 @@ from schemas.places import Place
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
+VlmBackend = Literal["batch_file", "http"]
+"""Source of answers: another program, through files, or an OpenAI-compatible server."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
@@ -59,8 +61,10 @@ class VlmConfig(Record):
 
     rows: tuple[VlmRow, ...] = ()
     """Additional rows of a run; none by default."""
+    backend: VlmBackend = "batch_file"
+    """Source of answers (docs/vlm.md)."""
     server: VlmServer = VlmServer()
-    """Server that answers (docs/vlm.md)."""
+    """Server of the back end `http`."""
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
     """Name of the vision-language model in the answering program. Source: paper; the exact id is unverified."""
     adapter: Place | None = None
@@ -148,7 +152,7 @@ class VlmReply(Record):
     """Digest of the request."""
     text: str
     answered_by: str
-    """Name of the model, as its server states it."""
+    """Name of the model in its back end."""
     tokens_in: int | None = None
     tokens_out: int | None = None
 

@@ -1,4 +1,4 @@
-"""Commands `vlm`: training data of vision-language models (docs/vlm.md)."""
+"""Commands `vlm`: requests to vision-language models as files, their answers, and training data (docs/vlm.md)."""
 
 from pathlib import Path
 from typing import Annotated, cast
@@ -6,7 +6,7 @@ from typing import Annotated, cast
 import typer
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.options import File, Root, Set, check_corpus
+from deployments.cli.options import Device, File, Root, Set, check_corpus
 from schemas.config import PipelineConfig, RunOptions
 from schemas.vlm import CompletedVlm
 from trajpilot_core.engine.execution.reuse import scratch_folder
@@ -18,8 +18,56 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of
 from trajpilot_core.store.files import open_folder
 
-asking = typer.Typer(help="Training data of vision-language models.", no_args_is_help=True)
-Out = Annotated[Path, typer.Option("--out", help="New folder for the training data.")]
+asking = typer.Typer(help="Query vision-language models on other machines through files.", no_args_is_help=True)
+Out = Annotated[Path, typer.Option("--out", help="New folder for request files, with a subfolder per model.")]
+
+
+@asking.command()
+def requests(
+    out: Out,
+    data: MaybeData = None,
+    root: Root = "runs",
+    recipe: MaybeRecipe = None,
+    config_file: File = None,
+    set_: Set = [],  # noqa: B006
+    device: Device = "cpu",
+) -> None:
+    """Write every request that has no answer yet. Requests contain frames of the corpus: mind its licence."""
+    from trajpilot_core.stages.vlm import write_requests
+
+    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, device, config_file))
+    written = write_requests(work, out)
+    if not written.n_requests:
+        typer.echo("every request has an answer; run the recipe")
+        return
+    typer.echo(
+        f"{written.n_requests:,} requests, {written.n_bytes / 1e6:,.1f} MB, in {len(written.files)} files in {out}"
+    )
+    typer.echo("one folder per model; with vLLM, for each file:")
+    typer.echo("vllm run-batch -i IN.jsonl -o OUT.jsonl --model MODEL")
+    if written.n_waiting:
+        typer.echo(f"{written.n_waiting:,} takes have further requests after these: collect, then write again")
+
+
+@asking.command()
+def collect(
+    files: Annotated[list[Path], typer.Argument(help="Result files, as written by `vllm run-batch`.")],
+    data: MaybeData = None,
+    root: Root = "runs",
+    recipe: MaybeRecipe = None,
+    config_file: File = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Read answers into the folder of answers; unreadable lines are listed, and their requests are written again."""
+    from trajpilot_core.stages.vlm import collect as read
+
+    config, _ = asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file)
+    n_new, n_known, faults = read(files, config.vlm.answers)
+    typer.echo(f"{n_new:,} new answers in {config.vlm.answers}, {n_known:,} already there")
+    for text in faults[:10]:
+        typer.echo(text, err=True)
+    if faults:
+        raise InputError(f"{len(faults):,} lines contain no answer (the first are above); send their requests again")
 
 
 @asking.command(name="export-sft")
@@ -61,5 +109,5 @@ def work_of(config: PipelineConfig, options: RunOptions) -> Work[CompletedVlm]:
     scratch = scratch_folder(options, "vlm-requests")
     scratch.mkdir(parents=True, exist_ok=True)
     runtime = Runtime(options.data_root, resolve_device(options.device), options.workers, scratch)
-    no_sink = cast(Sink, None)  # training data are no output
+    no_sink = cast(Sink, None)  # requests and training data are not outputs
     return Work(resolved.inputs, cfg, resolved.sources, no_sink, runtime)

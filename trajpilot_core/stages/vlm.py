@@ -1,11 +1,13 @@
 """Stage `vlm`: queries vision-language models about the test windows, take by take, and keeps their answers.
 
-Stage `vlm_rows`: these answers -> predictions of their rows, and counts of how they parsed.
+The requests may be files for another program, whose answers are read back. Stage `vlm_rows`: these answers ->
+predictions of their rows, and counts of how they parsed.
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
@@ -17,6 +19,8 @@ from schemas.vlm import (
     VlmAnswer,
     VlmConfig,
     VlmCount,
+    VlmReply,
+    VlmRequest,
     VlmServer,
 )
 from trajpilot_core.corpora.records.contents import covered_s
@@ -24,15 +28,21 @@ from trajpilot_core.data.cross_fitting import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import read_text
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.vlm.requests import Asking, load_prompts
+from trajpilot_core.vlm.requests import load_prompts
 
 if TYPE_CHECKING:
-    from trajpilot_core.vlm.take import TakeToAsk
+    from trajpilot_core.arrays import Image
+    from trajpilot_core.vlm.parsing import Projection
+    from trajpilot_core.vlm.requests import Asking
+    from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
 NAME, VERSION, ROWS_VERSION = "vlm", 4, 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
+PART_BYTES = 500 * 10**6
+"""Size after which a new file of requests begins."""
 
 
 def completed(config: PipelineConfig) -> CompletedVlm:
@@ -86,33 +96,52 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
 def run(work: Work[CompletedVlm]) -> None:
     """Query one take after the other; a shard is committed as soon as its take is answered.
 
-    Raises LeakError: a prompt contains its answer.
+    Raises:
+        InputError: a request has no answer and there is no server to answer it.
+        LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.clients import client_of
-    from trajpilot_core.vlm.material import load_material
     from trajpilot_core.vlm.parsing import load_projection
     from trajpilot_core.vlm.payload import AnswerFolder
-    from trajpilot_core.vlm.take import first_round, n_questions, recognised, replied, rows_of_answers, second_round
+    from trajpilot_core.vlm.take import n_questions, replied, rows_of_answers
 
     if not work.pending:
         return
-    cfg = work.config
-    asking = Asking(cfg, load_prompts(), load_material(work.inputs))
+    cfg, asking = work.config, asking_of(work.inputs, work.config)
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
     client = client_of(cfg)
     answers = AnswerFolder(cfg.answers)
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
         take, images, rejects = take_of(source, work)
-        queries = first_round(asking, take)
-        replies = replied(queries, images, answers, client)
-        if "qwen_sft_llm" in cfg.rows:
-            depending = second_round(asking, take, recognised(queries, replies, bank))
-            replies = {**replies, **replied(depending, images, answers, client)}
-            queries = [*queries, *depending]
+        queries: list[AskedUnit] = []
+        replies: dict[str, VlmReply] = {}
+        for units in rounds(asking, take, bank, replies):
+            replies |= replied(units, images, answers, client)
+            queries += units
         rows = [*rows_of_answers(source.shard, queries, replies)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
+
+
+def rounds(
+    asking: "Asking", take: "TakeToAsk", bank: "Projection", replies: Mapping[str, VlmReply]
+) -> "Iterator[list[AskedUnit]]":
+    """Yield the first requests, then those that depend on their answers, which the caller has added to `replies`."""
+    from trajpilot_core.vlm.take import first_round, recognised, second_round
+
+    first = first_round(asking, take)
+    yield first
+    if "qwen_sft_llm" in asking.config.rows:
+        yield second_round(asking, take, recognised(first, replies, bank))
+
+
+def asking_of(inputs: Inputs, cfg: CompletedVlm) -> "Asking":
+    """Read the material that all requests of a run share."""
+    from trajpilot_core.vlm.material import load_material
+    from trajpilot_core.vlm.requests import Asking
+
+    return Asking(cfg, load_prompts(), load_material(inputs))
 
 
 def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
@@ -146,13 +175,14 @@ def refuse_settings(config: PipelineConfig) -> None:
 
     Raises InputError: they contradict each other.
     """
-    from trajpilot_core.vlm.clients import check_server
-
     if config.evaluation.vocabulary == "classes":
         raise InputError("vlm.rows answers with labels, but evaluation.vocabulary=classes; use a run on labels")
     if config.features.source == "released":
         raise InputError("vlm.rows needs the videos, but features.source=released has none")
-    check_server(config.vlm.server, config.ingest.corpus)
+    if config.vlm.backend == "http":
+        from trajpilot_core.vlm.clients import check_server
+
+        check_server(config.vlm.server, config.ingest.corpus)
 
 
 STAGE = Stage(
@@ -220,3 +250,92 @@ ROWS = Stage(
     sources=sources_of_rows,
     pure_sources=True,
 )
+
+
+class Written(NamedTuple):
+    """Summary of the written files."""
+
+    files: list[Path]
+    n_requests: int
+    n_bytes: int
+    n_waiting: int
+    """Takes with further requests that depend on the answers to these."""
+
+
+def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mapping[str, Image], bool]]":
+    """Yield per take the requests without an answer, their frames, and whether further requests depend on them.
+
+    Raises LeakError: a prompt contains its answer.
+    """
+    from trajpilot_core.vlm.parsing import load_projection
+    from trajpilot_core.vlm.payload import AnswerFolder
+
+    cfg, asking = work.config, asking_of(work.inputs, work.config)
+    bank = load_projection(work.inputs, cfg.text, work.runtime.device)
+    answers = AnswerFolder(cfg.answers)
+    for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
+        work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
+        take, images, _ = take_of(source, work)
+        replies: dict[str, VlmReply] = {}
+        for number, units in enumerate(rounds(asking, take, bank, replies)):
+            wanted = {unit.request.digest(): unit.request for unit in units}
+            open_ = answers.missing(wanted)
+            replies |= {digest: reply for digest in wanted if (reply := answers.get(digest)) is not None}
+            more = number == 0 and "qwen_sft_llm" in cfg.rows and bool(open_)
+            if open_:
+                yield [wanted[digest] for digest in open_], images, more
+            if more:
+                break
+
+
+def write_requests(work: Work[CompletedVlm], out: Path) -> Written:
+    """Write requests without an answer as OpenAI JSONL, one folder per model, in parts.
+
+    Raises InputError: the folder has earlier requests, which might be answered twice.
+    """
+    from trajpilot_core.vlm.payload import line
+
+    if any(out.rglob("*.jsonl")):
+        raise InputError(f"{out} already has files of requests; choose a new folder, or remove them")
+    open_files: dict[str, Path] = {}
+    files: list[Path] = []
+    seen: set[str] = set()
+    n_bytes = n_waiting = 0
+    for requests, images, more in missing(work):
+        n_waiting += more
+        for request in requests:
+            if request.digest() in seen:
+                continue
+            seen.add(request.digest())
+            model = request.adapter or request.model
+            path = open_files.get(model)
+            if path is None or path.stat().st_size > PART_BYTES:
+                named = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in model).strip("._")
+                path = out / (named or "model") / f"part-{len(files) + 1:04d}.jsonl"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                open_files[model] = path
+                files.append(path)
+            with path.open("a", encoding="utf-8") as file:
+                n_bytes += file.write(line(request, images) + "\n")
+    return Written(files, len(seen), n_bytes, n_waiting)
+
+
+def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[str]]:
+    """Read JSONL files of results, as `vllm run-batch` writes them, into the folder VlmConfig.answers.
+
+    Returns:
+        Numbers of new and known answers, and the faults of the other lines.
+    """
+    from trajpilot_core.vlm.payload import AnswerFolder, replies_in
+
+    answers, n_new, n_known, faults = AnswerFolder(answers_folder), 0, 0, []
+    for path in paths:
+        replies, wrong = replies_in(read_text(path).split("\n"), path.name)
+        faults += wrong
+        for reply in replies:
+            if answers.get(reply.request) is not None:
+                n_known += 1
+            else:
+                n_new += 1
+                answers.put(reply)
+    return n_new, n_known, faults

@@ -1,7 +1,9 @@
-"""The client of vision-language models, and where frames may be sent to.
+"""Clients by the name of the setting (the only list), server and files, and where frames may be sent to.
 
-deployments/settings.py, which may read the environment, passes the API key of a server on; it is in no setting, key,
-log or error, because settings are stored and displayed. Source: the licences of the corpora; docs/decisions/vlm.md.
+`trajpilot vlm requests` writes files of requests, another program answers them on any machine (`vllm run-batch -i IN -o
+OUT --model MODEL`), and `trajpilot vlm collect` reads the answers by digest. deployments/settings.py, which may read
+the environment, passes the API key of a server on; it is in no setting, key, log or error, because settings are stored
+and displayed. Source: the licences of the corpora; docs/decisions/vlm.md.
 
 A server is OpenAI-compatible (chat completions as documented by vLLM) and is sent several requests at once through the
 `openai` package. Retries and token counts: docs/decisions/vlm.md.
@@ -33,7 +35,23 @@ The caller stores each answer before it takes the next one. Raises InputError if
 
 def client_of(cfg: CompletedVlm) -> Client:
     """Return the client of these settings. Raises InputError if they do not allow sending frames to the server."""
-    return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers)).ask
+    if cfg.backend == "http":
+        return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers)).ask
+    return answer_from_files
+
+
+def answer_from_files(requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
+    """Send nothing: answers must be collected first.
+
+    Raises:
+        InputError: a request has no answer.
+    """
+    if requests:
+        raise InputError(
+            f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
+            "them with `trajpilot vlm requests`, answer them, and read the answers with `trajpilot vlm collect`"
+        )
+    return iter(())
 
 
 _held: list[SecretStr] = []
@@ -118,8 +136,8 @@ class HttpClient:
             import openai
         except ImportError as error:
             raise InputError(
-                "rows of vision-language models need the package openai, which is not installed; run "
-                "`pip install '.[vlm]'`"
+                "vlm.backend=http needs the package openai, which is not installed; run `pip install '.[vlm]'`, or use "
+                "vlm.backend=batch_file"
             ) from error
         self._openai: ModuleType = openai
         self._server, self._answers, self._key = server, answers, api_key()

@@ -1,9 +1,13 @@
-"""Requests and answers in the format of OpenAI-compatible servers. Frames are PNG, which is lossless.
+"""Requests and answers in the format of OpenAI-compatible servers, one at a time or in files for `vllm run-batch`.
 
-Answers are kept by the digest of their request, one file each: no request is sent twice.
+Format: one JSON object per line with `custom_id` (the digest of the request), `method`, `url` and `body`; an answer has
+the same `custom_id` and a `response` with `status_code` and `body`, or an `error`. Frames are PNG, which is lossless.
+Answers are kept by digest, one file each: no request is sent twice.
 """
 
 import base64
+import json
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +18,12 @@ from pydantic import JsonValue, ValidationError
 from schemas.vlm import VlmReply, VlmRequest
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.incoming import parse_json, shortened
 from trajpilot_core.store.files import naming_failures
+
+URL = "/v1/chat/completions"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+"""A custom_id is used as a file name."""
 
 
 def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValue]:
@@ -47,6 +56,13 @@ def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValu
     }
 
 
+def line(request: VlmRequest, frames: Mapping[str, Image]) -> str:
+    """Return a request as one line of a batch file."""
+    return json.dumps(
+        {"custom_id": request.digest(), "method": "POST", "url": URL, "body": body(request, frames)}, ensure_ascii=False
+    )
+
+
 def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
     """Return the answer in the body of a chat completion. Raises InputError if the body is not one."""
     try:
@@ -66,6 +82,29 @@ def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
 def _storable(text: str) -> str:
     """Return a text that UTF-8 can encode: JSON can contain half a character, which becomes a question mark."""
     return text.encode(errors="replace").decode()
+
+
+def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]:
+    """Return the answers in a file of results, and the faults of the other lines."""
+    replies, faults = [], []
+    for number, text in enumerate(lines, 1):
+        place = f"{where}:{number}"
+        if not text.strip():
+            continue
+        try:
+            row = parse_json(text, place)
+            digest, response = str(row["custom_id"]), row.get("response") or {}
+            if DIGEST.fullmatch(digest) is None:
+                raise InputError(f"{place}: the custom_id {shortened(ascii(digest))} is not the digest of a request")
+            if row.get("error") or response.get("status_code", 200) != 200:
+                raise InputError(f"{place}: the request failed: {str(row.get('error') or response)[:200]}")
+            replies.append(reply_of(digest, response["body"], place))
+        except InputError as error:
+            faults.append(str(error))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            detail = shortened(" ".join(str(error).split()))
+            faults.append(f"{place}: not a line of results ({type(error).__name__}: {detail})")
+    return replies, faults
 
 
 class AnswerFolder:

@@ -220,11 +220,11 @@ def test_another_machine_gets_no_frames_unless_the_settings_name_the_corpus(subt
 
 def test_a_run_is_refused_before_anything_starts_and_again_before_anything_is_sent(tmp_path, monkeypatch) -> None:
     asking = recipe("vlm_zero_shot")
-    away = asking.vlm.replace(server=VlmServer(url=AWAY, may_send="another", token_limit=10))
+    away = asking.vlm.replace(backend="http", server=VlmServer(url=AWAY, may_send="another", token_limit=10))
     with pytest.raises(InputError, match="may_send names another"):
         stages_of(asking.replace(vlm=away))
     stages_of(asking.replace(vlm=away.replace(server=away.server.replace(may_send=asking.ingest.corpus))))
-    cfg = settings(tmp_path, server=away.server, corpus="other_corpus")
+    cfg = settings(tmp_path, backend="http", server=away.server, corpus="other_corpus")
     with pytest.raises(InputError, match=r"frames of other_corpus, .*may_send names another"):
         ask(world(), cfg, tmp_path, monkeypatch)
 
@@ -239,7 +239,7 @@ def test_how_answers_are_reached_is_in_no_key_of_an_answer_or_a_row() -> None:
 
 def test_the_limit_stops_midway_and_what_was_answered_is_kept_and_counted_again(tmp_path, monkeypatch) -> None:
     with chat_server(usage=USAGE) as server:
-        cfg = settings(tmp_path, server={"url": server.url, "token_limit": 250})
+        cfg = settings(tmp_path, backend="http", server={"url": server.url, "token_limit": 250})
         for n_sent in (3, 3):
             with pytest.raises(InputError, match=r"have used 300 tokens, and vlm\.server\.token_limit is 250"):
                 ask(world(), cfg, tmp_path, monkeypatch)
@@ -265,7 +265,7 @@ def test_a_server_that_counts_no_tokens_cannot_be_held_to_a_limit(tmp_path: Path
 
 
 def test_an_answer_is_kept_before_the_next_is_asked(tmp_path, monkeypatch) -> None:
-    cfg = settings(tmp_path)
+    cfg = settings(tmp_path, backend="http")
     with chat_server() as server:
         server.script = [Said(text=server.completion("m")), Said(text=server.completion("m")), Said(400, "no")]
         cfg = cfg.replace(server=VlmServer(url=server.url))

@@ -1,4 +1,4 @@
-"""Requests: what is said, what the linter refuses, how answers are read."""
+"""Requests, and files of them for another program; what is said, what the linter refuses, how answers are read."""
 
 import base64
 import json
@@ -8,14 +8,17 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from vlm_fixture import ask, knows_all, settings, text_of, world
+from vlm_fixture import TUNED, ask, knows_all, made_up_frames, settings, text_of, world
 
 from schemas.vlm import VlmPart, VlmReply, VlmRequest
-from trajpilot_core.errors import LeakError, StoreError
+from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.errors import InputError, LeakError, StoreError
+from trajpilot_core.stages import vlm
+from trajpilot_core.stages.vlm import collect, write_requests
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
 from trajpilot_core.vlm.parsing import parse_label, parse_sequence
-from trajpilot_core.vlm.payload import AnswerFolder, body
+from trajpilot_core.vlm.payload import AnswerFolder, line, replies_in
 from trajpilot_core.vlm.requests import (
     Asking,
     fill_request,
@@ -123,14 +126,74 @@ def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window,
             check_request(with_part(request, section, planted), truth, given, asking.material, asking.prompts)
 
 
-def test_a_request_carries_its_frames_and_greedy_settings(asking: Asking) -> None:
+def test_a_line_of_a_batch_file_carries_digest_frames_and_greedy_settings(asking: Asking) -> None:
     frame = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
-    sent = body(window_request(asking, 4, ("a",), ("a",)), {"a": frame})
-    assert (sent["temperature"], sent["top_p"], sent["max_tokens"], sent["model"]) == (0, 1, 256, asking.config.model)
-    urls = [one["image_url"]["url"] for one in sent["messages"][0]["content"] if one["type"] == "image_url"]
+    request = window_request(asking, 4, ("a",), ("a",))
+    row = json.loads(line(request, {"a": frame}))
+    assert row["custom_id"] == request.digest()
+    body = row["body"]
+    assert (body["temperature"], body["top_p"], body["max_tokens"], body["model"]) == (0, 1, 256, asking.config.model)
+    urls = [one["image_url"]["url"] for one in body["messages"][0]["content"] if one["type"] == "image_url"]
     assert len(urls) == 2
     held = cv2.imdecode(np.frombuffer(base64.b64decode(urls[0].split(",")[1]), np.uint8), cv2.IMREAD_COLOR)
     assert (cv2.cvtColor(held, cv2.COLOR_BGR2RGB) == frame).all(), "PNG loses nothing"
+
+
+def work(memory, cfg, folder: Path) -> Work:
+    pending = tuple(vlm.STAGE.sources(memory, cfg, ""))
+    return Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, folder))
+
+
+def answered(files: list[Path], out: Path) -> Path:
+    """What `vllm run-batch` would write."""
+    rows = []
+    for text in (one for path in files for one in path.read_text().splitlines()):
+        asked = json.loads(text)
+        message = {"role": "assistant", "content": '{"sequence": ["x"]}'}
+        response = {"status_code": 200, "body": {"model": asked["body"]["model"], "choices": [{"message": message}]}}
+        rows.append({"id": "x", "custom_id": asked["custom_id"], "response": response, "error": None})
+    out.write_text("\n".join(json.dumps(row) for row in rows))
+    return out
+
+
+def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path, monkeypatch) -> None:
+    """Two rounds: fills rest on recognised endpoints. Then the stage runs without asking anybody."""
+    monkeypatch.setattr("trajpilot_core.vlm.material.take_frames", made_up_frames)
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
+    for number, waits in enumerate((True, False)):
+        written = write_requests(work(memory, cfg, tmp_path), tmp_path / f"out{number}")
+        assert written.n_requests > 0
+        assert bool(written.n_waiting) is waits
+        result = answered(written.files, tmp_path / f"results{number}.jsonl")
+        assert collect([result], cfg.answers) == (written.n_requests, 0, [])
+        assert collect([result], cfg.answers) == (0, written.n_requests, [])
+    assert write_requests(work(memory, cfg, tmp_path), tmp_path / "out2").n_requests == 0
+    with pytest.raises(InputError, match="already has files of requests"):
+        write_requests(work(memory, cfg, tmp_path), tmp_path / "out0")
+    ask(memory, cfg, tmp_path, monkeypatch)
+    assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == set(BOTH)
+
+
+def test_lines_without_an_answer_are_named_and_the_others_are_read() -> None:
+    good = {
+        "custom_id": "a" * 64,
+        "response": {"status_code": 200, "body": {"model": "m", "choices": [{"message": {"content": "x"}}]}},
+    }
+    bad = [
+        json.dumps(good | {"error": "out of memory"}),
+        json.dumps(good | {"response": {"status_code": 500, "body": {}}}),
+        json.dumps(good | {"response": {"status_code": 200, "body": {"model": "m", "choices": []}}}),
+        "no JSON",
+        "[]",
+        '{"custom_id": "b"}',
+        json.dumps(good | {"custom_id": "../../" + "a" * 64}),
+        "[" * 1000 + "]" * 1000,
+        "9" * 5000,
+    ]
+    found, faults = replies_in([json.dumps(good), "", *bad], "f.jsonl")
+    assert [(one.request, one.text, one.answered_by) for one in found] == [("a" * 64, "x", "m")]
+    assert len(faults) == len(bad)
+    assert faults[0].startswith("f.jsonl:3: the request failed: out of memory")
 
 
 def test_a_damaged_answer_and_one_to_another_request_are_refused(tmp_path: Path) -> None:

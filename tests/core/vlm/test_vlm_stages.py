@@ -132,6 +132,11 @@ def test_nothing_is_asked_twice_and_another_question_is(tmp_path, monkeypatch) -
     assert len(client.asked) > n_asked
 
 
+def test_without_an_answer_a_batch_names_the_request_and_what_to_do(tmp_path, monkeypatch) -> None:
+    with pytest.raises(InputError, match=r"no answer yet .* `trajpilot vlm requests`"):
+        ask(world(), settings(tmp_path), tmp_path, monkeypatch)
+
+
 def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on_it(tmp_path, monkeypatch) -> None:
     memory, cfg = world(), settings(tmp_path, windows_per_horizon=2)
     client = FakeClient(lambda request: "[]")
