@@ -26,6 +26,7 @@ from schemas.training import (
     AlignmentConfig,
     ClassHeadSettings,
     IntervalConfig,
+    JointDecodingConfig,
     PredictorConfig,
     ScorerConfig,
 )
@@ -143,6 +144,7 @@ class EvaluationConfig(IntervalConfig):
     """Derangements for the shuffled row (D 40)."""
     headroom_pools: tuple[int, ...] = (1, 5, 16, 64)
     """Pool sizes of the headroom table. Source: paper, appendix on headroom."""
+    joint: JointDecodingConfig = JointDecodingConfig()
     plugin_rows: tuple[PluginName, ...] = ()
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()

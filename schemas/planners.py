@@ -94,7 +94,8 @@ class PdppConfig(Record):
     times: int = Field(200, ge=1)
     """Times of the diffusion; 50 on NIV. Source: PDPP."""
     sampling_steps: int | None = Field(10, ge=1)
-    """Steps of DDIM; None: DDPM at all times. Source: PDPP, inference.py."""
+    """Steps of DDIM; None: DDPM at all times. Source: PDPP, inference.py. A second row samples with DDPM:
+    `PlannersConfig.has_ddpm_row`, which is there because trainings depend on everything here."""
     end_weight: float = Field(10.0, ge=0)
     """Weight of the first and last action in the loss; that of the others is 1. Source: PDPP, model/helpers.py."""
     summed_windows: int = Field(32, ge=1)
@@ -135,9 +136,20 @@ class PlannersConfig(Record):
     """Stop when dev has not improved for this many epochs; None: never, as the originals."""
     transition_floor: float = Field(1e-10, gt=0)
     """Smallest transition probability, before rows are normalised. Source: ViterbiPlanNet."""
+    has_ddpm_row: bool = True
+    """Add a row of PDPP with the same weights, sampled with DDPM at all times: `pdpp.times` network passes instead of
+    `pdpp.sampling_steps`. No training depends on it. Source: PDPP, utils/eval.py, which selects its checkpoints so."""
+    samplings: int = Field(5, ge=1)
+    """Number of samplings of the test plans by PDPP, for the spread of its accuracy; the first one is used for its row.
+    No training depends on it. Source: docs/decisions/planners.md."""
     schema_net: SchemaConfig = SchemaConfig()
     """SCHEMA."""
     pdpp: PdppConfig = PdppConfig()
     """PDPP."""
     viterbi_plan_net: ViterbiPlanNetConfig = ViterbiPlanNetConfig()
     """ViterbiPlanNet."""
+
+    @property
+    def answers_ddpm(self) -> bool:
+        """Return whether PDPP has its second row: trained, requested, and the first row does not use DDPM."""
+        return self.has_ddpm_row and "pdpp" in self.methods and self.pdpp.sampling_steps is not None

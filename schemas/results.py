@@ -148,6 +148,36 @@ class ShuffleScore(Record):
     n_windows: int
 
 
+class SamplingScore(Record):
+    """Accuracy of one sampling of the plans of a row that samples them, in percent, over the test windows."""
+
+    variant: Variant
+    seed: int
+    """Seed of the training."""
+    sampling: int
+    """Index of the sampling; 0: the row's own."""
+    horizon: int
+    m1: float
+    mseq: float
+    n_windows: int
+
+
+class DecodingChoice(Record):
+    """What was chosen on dev for the joint decoding of one row within one horizon (docs/decisions/methods.md)."""
+
+    variant: Variant
+    seed: int
+    horizon: int
+    temperature: float
+    """Temperature T of the row's scores."""
+    weight: float
+    """Factor of the log probabilities of transitions; 0: steps are independent."""
+    log_likelihood: float
+    """Log likelihood of the true middle labels, mean over dev windows and steps; 0 if there are none."""
+    n_windows: int
+    """Dev windows; 0: nothing was chosen, and the middle of the grid and the full weight are used."""
+
+
 class MaskCoverage(Record):
     """Steps of the test windows of one horizon whose true label the mask of their scenario allows; no masked row can
     answer the others. Source: docs/decisions/closed-vocabulary.md."""

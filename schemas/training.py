@@ -57,6 +57,21 @@ EGOPER_DECODING = ClosedDecodingConfig(weight=2.5, smoothing=0.5, temperature=1.
 """EgoPER, 57 classes."""
 
 
+class JointDecodingConfig(Record):
+    """Rows whose steps are decoded together. Source of all: docs/decisions/methods.md."""
+
+    shortlist: int = Field(50, ge=5)
+    """Labels per step among which sequences are compared."""
+    cosine_temperatures: tuple[float, ...] = Field((0.05, 0.1, 0.2, 0.4), min_length=1)
+    """Grid of T for rows that score a label by a cosine, as softmax(cos / T); T is chosen on dev."""
+    vote_temperatures: tuple[float, ...] = Field((1.0, 2.0, 4.0, 8.0), min_length=1)
+    """The same for rows that score a label by votes, as votes^(1 / T)."""
+    weights: tuple[float, ...] = Field((0.0, 0.5, 1.0), min_length=1)
+    """Grid of the factor of the log probabilities of transitions, chosen on dev; 0: steps are independent."""
+    dev_windows: int = Field(256, ge=1)
+    """Dev windows per horizon, at most, on which both are chosen."""
+
+
 Precision = Literal["auto", "fp32", "bf16"]
 HeadKind = Literal["open", "classes"]
 """How the predictor's embeddings become labels: by cosine with the label bank, or by a classifier."""

@@ -65,6 +65,8 @@ def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20
             methods=PLANNERS,
             seeds=(0,),
             rates=(1.0,),
+            has_ddpm_row=False,
+            samplings=2,
             schema_net=net.replace(
                 width=64, heads=4, input_dropout=0.1, dropout=0.1, train=as_the_original(net.train, 2e-3, epochs[0])
             ),
@@ -192,7 +194,7 @@ def _small_closed(closed: PipelineConfig) -> PipelineConfig:
             twin_goal_dropout=closed.predictor.twin_goal_dropout,
         ),
         scorer=base.scorer.replace(candidates=closed.scorer.candidates, decoding=closed.scorer.decoding),
-        planners=base.planners.replace(most_steps=100),
+        planners=base.planners.replace(most_steps=100, has_ddpm_row=True),
     )
 
 

@@ -1,24 +1,34 @@
-"""Figures next to the rows: upper bounds of the retrieved pool, scores of every derangement.
+"""Figures next to the rows: upper bounds of the retrieved pool, scores of random choices, one per draw, and the choices
+on dev for rows whose steps are decoded together: T and the weight of the moves, row by row, without test windows.
 
-Axes: B windows of one horizon H, K candidates, M = H - 2 middle steps, E text space.
+Axes: B windows of one horizon H, K candidates, M = H - 2 middle steps, E text space, P labels kept per step.
 Source: paper, appendix on headroom; docs/decisions/paper-gaps.md (37, D 40), docs/decisions/scorer.md (both readings of
-its cosine column).
+its cosine column); docs/decisions/planners.md; docs/decisions/methods.md.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from schemas.config import EvaluationConfig
-from schemas.results import Headroom, MaskCoverage, ShuffleScore
-from trajpilot_core.data.planning import SPLITS, PlanningData
+from schemas.results import DecodingChoice, Headroom, MaskCoverage, SamplingScore, ShuffleScore
+from schemas.training import JointDecodingConfig
+from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet
 from trajpilot_core.data.transitions import ScenarioMasks
+from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.methods.planner_models import PlannerRows, planned
+from trajpilot_core.methods.planners import PDPP
 from trajpilot_core.methods.plans import donors_of, shuffled_plan
+from trajpilot_core.methods.sequences import Knobs, Shortlist
+from trajpilot_core.methods.viterbi import PLAIN, shortlist
 from trajpilot_core.models.blocks import ends_of
-from trajpilot_core.retrieval.bank import Bank, ChainView
+from trajpilot_core.models.label_chain import kept_chain, kept_marginals, kept_moves
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches
 from trajpilot_core.retrieval.candidates import Candidates, truth_of
+from trajpilot_core.training.fit_planners import AT_ONCE
 from trajpilot_core.training.scorer import Queries
 
 PoolSums = dict[str, float]
@@ -122,6 +132,92 @@ def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: Eval
     return scores
 
 
+def sampling_scores(planners: PlannerRows | None, data: PlanningData, segments_NH: Tensor) -> list[SamplingScore]:
+    """Score every sampling of PDPP's plans of one horizon's (N, H) windows; none without PDPP."""
+    if planners is None or PDPP.id not in planners.of_method:
+        return []
+    truth_NM = truth_of(data, segments_NH)
+    scores = []
+    for sampling in range(planners.tables.config.samplings):
+        parts = batches(segments_NH, AT_ONCE)
+        plans = [planned(planners, PDPP.id, data, part, sampling=sampling) for part in parts]
+        decoded_NH = torch.cat([plan.decoded for plan in plans if plan is not None])
+        m1, mseq = accuracies(decoded_NH[:, 1:-1] == truth_NM)
+        scores.append(
+            SamplingScore(
+                variant=PDPP.id,
+                seed=planners.seed,
+                sampling=sampling,
+                horizon=segments_NH.shape[1],
+                m1=m1,
+                mseq=mseq,
+                n_windows=len(segments_NH),
+            )
+        )
+    return scores
+
+
 def accuracies(right_NM: Tensor) -> tuple[float, float]:
     """Return M@1 and MSeq in percent of (N, M) bool, the middle steps that are right."""
     return 100 * float(right_NM.double().mean()), 100 * float(right_NM.all(1).double().mean())
+
+
+LEAST = 1e-9
+"""Probability of a true label that is not on the shortlist."""
+
+
+def dev_rows(windows: WindowSet, most: int) -> Tensor:
+    """Return long of shape (n,): at most `most` dev windows of a horizon, evenly spread over all takes."""
+    rows = (windows.split == SPLITS.index("dev")).nonzero()[:, 0]
+    n = min(most, len(rows))
+    return rows[torch.arange(n, device=rows.device) * len(rows) // max(1, n)]
+
+
+def grid_of(config: JointDecodingConfig, row: str) -> list[Knobs]:
+    """Return the options of a row; the first is the default without dev windows."""
+    is_vote = PLAIN[row].kind == "vote"
+    temperatures = config.vote_temperatures if is_vote else config.cosine_temperatures
+    middle = temperatures[len(temperatures) // 2]
+    ordered = sorted(itertools.product(temperatures, config.weights), key=lambda pair: (pair[0] != middle, -pair[1]))
+    return [Knobs(*pair) for pair in ordered]
+
+
+def choose_knobs(
+    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int
+) -> list[DecodingChoice]:
+    """Choose for every row by the likelihood of the true middle labels on dev.
+
+    Args:
+        batch: dev windows of the horizon; None where there are none: the default is the middle of the grid and the full
+            weight.
+    """
+    chosen = []
+    for row in PLAIN:
+        grid = grid_of(config, row)
+        likelihood = [0.0] if batch is None else likelihoods(batch, shortlist(batch, row), grid)
+        best = max(range(len(likelihood)), key=likelihood.__getitem__)
+        chosen.append(
+            DecodingChoice(
+                variant=row,
+                seed=seed,
+                horizon=horizon,
+                n_windows=0 if batch is None else len(batch.segments),
+                **grid[best]._asdict(),
+                log_likelihood=round(likelihood[best], 6),
+            )
+        )
+    return chosen
+
+
+@torch.inference_mode()
+def likelihoods(batch: WindowBatch, short: Shortlist, grid: Sequence[Knobs]) -> list[float]:
+    """Return the mean log likelihood of the true middle labels under every pair of the grid."""
+    truth_BM1 = batch.view.data.labels[batch.segments[:, 1:-1]][:, :, None]
+    is_true_BMP = short.labels[:, 1:-1] == truth_BM1
+    known, values = kept_moves(batch.joint().fitted.moves, short.labels), []
+    for knobs in grid:
+        kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
+        posterior_BMP = kept_marginals(kept)[:, 1:-1]
+        true_BM = torch.where(is_true_BMP, posterior_BMP, 0.0).sum(2)
+        values.append(float(true_BM.clamp_min(LEAST).log().double().mean()))
+    return values

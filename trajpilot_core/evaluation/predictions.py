@@ -19,7 +19,7 @@ from torch import Tensor
 from schemas.arrow import arrow_schema
 from schemas.config import CompletedEvaluation
 from schemas.rejects import Reject
-from schemas.results import Headroom, MaskCoverage, Prediction, ShuffleScore
+from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
@@ -40,7 +40,7 @@ from trajpilot_core.methods.batch import (
 )
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of
-from trajpilot_core.methods.sequences import FittedSequences, fit_sequences
+from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
 from trajpilot_core.runtime import in_threads
@@ -62,13 +62,16 @@ class RowFigures:
     headroom: list[Headroom] = field(default_factory=list)
     shuffles: list[ShuffleScore] = field(default_factory=list)
     """Scores of every shuffle; the first one is the row `shuffled` of the predictions."""
+    samplings: list[SamplingScore] = field(default_factory=list)
+    decoding: list[DecodingChoice] = field(default_factory=list)
+    """Choices on dev for rows that decode steps together."""
 
 
 class RowModels(NamedTuple):
     """Models of rows, next to those of the chain, for windows of one seed and horizon."""
 
     ready: Scorers
-    sequences: FittedSequences
+    sequences: SequenceModels
     planners: PlannerRows | None = None
     goal_dropout: ChainView | None = None
     anticipation: Anticipation | None = None
@@ -97,7 +100,7 @@ def predict_all(
     Args:
         inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank,
             folds, e_tau, predictors, scorers, and the entries that `config.further_entries` names.
-        config: vocabulary, shuffles, their seed, pool sizes of the headroom table.
+        config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
         progress: called with (done, total, what) after every horizon.
         threads: how many parts of the windows are predicted at a time on a CPU; changes no number.
 
@@ -196,7 +199,14 @@ def predict_rows(
                 continue
             bank = build_bank(view, horizon, ready.config.key)
             planning = planner_rows(planners, seed, horizon, device)
-            models = RowModels(ready, fitted, planning, twins, at_horizon(blind, horizon))
+            undecided = SequenceModels(fitted, config.joint)
+            models = RowModels(ready, undecided, planning, twins, at_horizon(blind, horizon))
+            dev, strangers = headroom.dev_rows(windows, config.joint.dev_windows), derangement(len(bank.take), horizon)
+            on_dev = batch_of(view, bank, models, dev, strangers) if len(dev) else None
+            choices = headroom.choose_knobs(on_dev, config.joint, seed, horizon)
+            del on_dev  # its tensors are not needed while test windows are predicted
+            knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
+            models = models._replace(sequences=SequenceModels(fitted, config.joint, knobs))
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, headroom.PoolSums]] = []
@@ -208,6 +218,8 @@ def predict_rows(
                 headroom.headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]
             )
             figures.shuffles.extend(headroom.shuffle_scores(view, windows.segments[rows], seed, config))
+            figures.samplings.extend(headroom.sampling_scores(models.planners, data, windows.segments[rows]))
+            figures.decoding.extend(choices)
             done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
 

@@ -7,7 +7,7 @@ gallery use this list.
 from collections.abc import Iterable
 
 from trajpilot_core.errors import MethodError
-from trajpilot_core.methods import anticipation, hmm, latent, planners, predictors, retrieved, scorer, vlm
+from trajpilot_core.methods import anticipation, latent, planners, predictors, retrieved, scorer, viterbi, vlm
 from trajpilot_core.methods.base import Method
 
 METHODS: list[Method] = [
@@ -22,12 +22,13 @@ METHODS: list[Method] = [
     scorer.NO_LABELS,
     scorer.NO_MOTION,
     *latent.ROWS,
+    *viterbi.ROWS,
     predictors.WITHOUT_PRIOR,
     predictors.GRAPH_ONLY,
     predictors.NO_TRAJ_GOAL_DROPOUT,
     predictors.ORACLE_GOAL_DROPOUT,
-    hmm.HMM,
-    hmm.HMM_MOTION,
+    viterbi.HMM,
+    viterbi.HMM_MOTION,
     retrieved.POOL_MEAN,
     retrieved.KNN_LABELS,
     retrieved.TOP1,

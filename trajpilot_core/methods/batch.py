@@ -16,7 +16,7 @@ from trajpilot_core.data.chains import ModelFiles, predictor_config
 from trajpilot_core.errors import MethodError, StoreError
 from trajpilot_core.methods import plans
 from trajpilot_core.methods.planner_models import PlannerRows
-from trajpilot_core.methods.sequences import FittedSequences
+from trajpilot_core.methods.sequences import SequenceModels
 from trajpilot_core.retrieval import candidates
 from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, without_goal
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
@@ -77,8 +77,8 @@ class WindowBatch:
     """None where the windows have no head motion to retrieve by."""
     donors: Tensor | None = None
     """(B, M) long, segments whose trajectories replace the middles in the row `shuffled`, -1 for none."""
-    sequences: FittedSequences | None = None
-    """The hidden Markov model of the chain."""
+    sequences: SequenceModels | None = None
+    """Models of rows that decode steps together."""
     planners: PlannerRows | None = None
     """Planners of other papers; None: the run has trained none, or they do not answer here."""
     goal_dropout: ChainView | None = None
@@ -123,8 +123,8 @@ class WindowBatch:
         """Return the scorers. Raises MethodError if there are none."""
         return present(self.scorers, "scorers")
 
-    def chain_of_labels(self) -> FittedSequences:
-        """Return the hidden Markov model. Raises MethodError if none was fitted."""
+    def joint(self) -> SequenceModels:
+        """Return what decoding steps together needs. Raises MethodError if nothing was fitted."""
         return present(self.sequences, "moves between labels")
 
 
@@ -149,7 +149,7 @@ def retrieve(
     scorers: Scorers,
     strangers: Tensor,
     donors: Tensor | None = None,
-    sequences: FittedSequences | None = None,
+    sequences: SequenceModels | None = None,
 ) -> WindowBatch:
     """Retrieve and roll out for some windows of the bank's horizon.
 
@@ -157,7 +157,7 @@ def retrieve(
         rows: (B,) long, rows of the horizon's windows.
         strangers: (N,) long, for every bank window another one.
         donors: (B, M) long, see `WindowBatch`.
-        sequences: of the chain; None: no row that needs them answers.
+        sequences: for the chain, the view's seed and the horizon; None: no row that needs them answers.
     """
     candidates = find_candidates(view, bank, rows, scorers.config)
     queries = queries_of(view, candidates, scorers.config)

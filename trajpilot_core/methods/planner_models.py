@@ -21,6 +21,9 @@ from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.fit_planners import AT_ONCE, PlannerTask, planner_task, variant_of
 
+SEEDS_APART = 1_000_003
+"""Distance between the seeds of two samplings: more than there are training seeds."""
+
 
 @dataclass(frozen=True)
 class PlannerTables:
@@ -78,22 +81,30 @@ def planner_rows(tables: PlannerTables | None, seed: int, horizon: int, device: 
 
 @torch.inference_mode()
 def planned(
-    rows: PlannerRows, method: PlannerName, data: PlanningData, segments_BH: Tensor, *, masked: bool = False
+    rows: PlannerRows,
+    method: PlannerName,
+    data: PlanningData,
+    segments_BH: Tensor,
+    *,
+    masked: bool = False,
+    ddpm: bool = False,
+    sampling: int = 0,
 ) -> DecodedPlan | None:
-    """Return the plans of a planner; None where it was not trained.
+    """Return the plans of a planner; None where it was not trained, or does not answer in this way.
 
     Args:
         segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
+        sampling: number of PDPP's sampling; its rows use the first, 0.
     """
     model, tables = rows.of_method.get(method), rows.tables
-    if model is None:
+    if model is None or (ddpm and not tables.config.answers_ddpm):
         return None
-    parts = []
+    parts, seed = [], rows.seed + SEEDS_APART * sampling
     for segments in torch.split(segments_BH, AT_ONCE):
         ends_B2D = data.features[segments[:, [0, -1]]].float().mean(2).half()
         inputs = PlannerInputs(ends_B2D, segments[:, 0], tables.task.descriptions, tables.task.transition)
         allowed = tables.allowed[data.segment_take[segments[:, 0]]] if masked else None
-        parts.append(decode(method, model.plan(inputs, rows.seed), tables.prior, allowed))
+        parts.append(decode(method, model.plan(inputs, seed, ddpm=ddpm), tables.prior, allowed))
     if not parts:
         return None
     return DecodedPlan(torch.cat([part.scores for part in parts]), torch.cat([part.decoded for part in parts]))

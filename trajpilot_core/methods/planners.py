@@ -26,14 +26,16 @@ class Planner(NamedTuple):
     style: RowStyle
 
 
-def by_planner(batch: "WindowBatch", method: PlannerName, *, masked: bool = False) -> Answers | None:
+def by_planner(
+    batch: "WindowBatch", method: PlannerName, *, masked: bool = False, ddpm: bool = False
+) -> Answers | None:
     """Answer with a planner's own decoding, and the matching ranking; None where it was not trained."""
     from trajpilot_core.methods.planner_models import planned
     from trajpilot_core.models.ranking import best
 
     if batch.planners is None:
         return None
-    plan = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked)
+    plan = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked, ddpm=ddpm)
     if plan is None:
         return None
     ids, scores = best(plan.scores, RANKED)
@@ -93,4 +95,16 @@ def masked_row(planner: Planner) -> Method:
     )
 
 
-ROWS: list[Method] = [*map(row, PLANNERS), *map(masked_row, PLANNERS)]
+DDPM = replace(
+    row(PDPP),
+    id="pdpp_ddpm",
+    name="PDPP, DDPM",
+    knows="as PDPP; the sample is made with DDPM at all times of the diffusion",
+    role="ablation",
+    part_of=PDPP.id,
+    in_gallery=False,
+    answer=partial(by_planner, method=PDPP.id, ddpm=True),
+    style=RowStyle(PDPP.style.mark, "#c2601c", "#ffb080", dash="1 3"),
+)
+"""Absent where `PlannersConfig.answers_ddpm` is off."""
+ROWS: list[Method] = [*map(row, PLANNERS), *map(masked_row, PLANNERS), DDPM]

@@ -1,24 +1,27 @@
-"""The hidden Markov model over labels, counted and fitted in closed form on the takes of the final chain.
+"""Shared by rows that decode their steps together: moves between labels, the hidden Markov model, shortlists.
 
+Everything is counted or fitted in closed form on the takes of the final chain; no seed changes it.
 Axes: B windows of one horizon H, V labels, P labels kept per step, R ranked answers.
 Source: docs/decisions/methods.md.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from schemas.training import JointDecodingConfig
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
+from trajpilot_core.errors import MethodError
 from trajpilot_core.methods.base import RANKED, Answers
+from trajpilot_core.methods.plans import joined
 from trajpilot_core.models import label_chain
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.ranking import best, rows_at_once
-
-SHORTLIST = 50
-"""Labels per step among which sequences are compared."""
 
 
 class FittedSequences(NamedTuple):
@@ -29,6 +32,33 @@ class FittedSequences(NamedTuple):
     """Reads pooled features."""
     looks_and_motion: label_chain.Discriminant
     """Reads pooled features and head motion."""
+
+
+class Knobs(NamedTuple):
+    """Choices on dev for one row."""
+
+    temperature: float
+    weight: float
+    """Factor of the log probabilities of moves."""
+
+
+@dataclass(frozen=True)
+class SequenceModels:
+    """Models of rows that decode steps together, for windows of one seed and horizon."""
+
+    fitted: FittedSequences
+    config: JointDecodingConfig = field(default_factory=JointDecodingConfig)
+    knobs: Mapping[str, Knobs] = field(default_factory=dict)
+    """Row -> its choices on dev."""
+
+
+class Shortlist(NamedTuple):
+    """The most probable labels of a row, step by step."""
+
+    labels: Tensor
+    """(B, H, P) long, ascending."""
+    scores: Tensor
+    """(B, H, P), the row's own."""
 
 
 @torch.inference_mode()
@@ -62,13 +92,13 @@ def follow_counts(data: PlanningData, takes: Tensor) -> label_chain.Sparse:
 
 
 @torch.inference_mode()
-def hmm_answers(data: PlanningData, segments_BH: Tensor, fitted: FittedSequences, *, moving: bool) -> Answers:
+def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceModels, *, moving: bool) -> Answers:
     """Answer with a hidden Markov model: rankings by its exact posterior, the sequence by Viterbi over a shortlist.
 
     Args:
         data: only pooled features and, where `moving`, motions of the ends are read.
     """
-    horizon = segments_BH.shape[1]
+    fitted, horizon = sequences.fitted, segments_BH.shape[1]
     discriminant = fitted.looks_and_motion if moving else fitted.looks
     parts = []
     for segments in torch.split(segments_BH, windows_at_once(horizon, data.bank)):
@@ -76,16 +106,61 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, fitted: FittedSequences
         log_B2V = discriminant.log_likelihood(vectors_B2C if moving else vectors_B2C[..., : data.features.shape[-1]])
         posterior_BHV = label_chain.chain_marginals(fitted.moves, log_B2V[:, 0], log_B2V[:, 1], horizon)
         ids, scores = best(posterior_BHV, RANKED)
-        labels_BHP = label_chain.probable_labels(posterior_BHV, SHORTLIST)
+        labels_BHP = label_chain.probable_labels(posterior_BHV, sequences.config.shortlist)
         own_BHP = torch.zeros(labels_BHP.shape, device=labels_BHP.device)
         for step, end in ((0, 0), (-1, 1)):
             own_BHP[:, step] = log_B2V[:, end].gather(1, labels_BHP[:, step])
-        decoded = label_chain.decoded_sequence(label_chain.kept_chain(fitted.moves, labels_BHP, own_BHP))
-        if horizon == 3:  # a single middle step is decoded to its first ranked label
-            decoded[:, 1] = ids[:, 1, 0]
-        parts.append((ids, scores, decoded))
-    ids, scores, decoded = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Answers(ids, scores, decoded=decoded, opened_scores="probability")
+        kept = label_chain.kept_chain(labels_BHP, own_BHP, label_chain.kept_moves(fitted.moves, labels_BHP))
+        parts.append(answered(ids, scores, kept))
+    return joined(parts)
+
+
+def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, scores_of: Callable[[slice], Tensor]) -> Shortlist:
+    """Keep the best labels of every step; scores of all labels are in memory for a part of the windows at a time.
+
+    Args:
+        bank_VE: (V, E) label embeddings.
+        scores_of: some of the windows -> the row's scores of all labels, (b, H, V).
+    """
+    labels, scores, n = [], [], windows_at_once(segments_BH.shape[1], bank_VE)
+    for at in range(0, max(1, len(segments_BH)), n):  # one empty part for no windows
+        score_BHV = scores_of(slice(at, at + n))
+        labels.append(label_chain.probable_labels(score_BHV, keep))
+        scores.append(score_BHV.gather(2, labels[-1]))
+    return Shortlist(torch.cat(labels), torch.cat(scores))
+
+
+@torch.inference_mode()
+def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> Answers:
+    """Answer with the posteriors among the shortlisted labels, and with the most probable whole sequence.
+
+    A softmax over all labels would divide every score of a step by one number, which changes no sequence.
+    """
+    known = label_chain.kept_moves(fitted.moves, short.labels)
+    kept = label_chain.kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
+    places_BHR, scores_BHR = best(label_chain.kept_marginals(kept), RANKED)
+    return answered(short.labels.gather(2, places_BHR), scores_BHR, kept)
+
+
+def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: label_chain.KeptChain) -> Answers:
+    """Return rankings with the decoded sequence; a single middle step is decoded to its first ranked label."""
+    decoded_BH = label_chain.decoded_sequence(kept)
+    if decoded_BH.shape[1] == 3:
+        decoded_BH[:, 1] = ids_BHR[:, 1, 0]
+    return Answers(ids_BHR, scores_BHR, decoded=decoded_BH, opened_scores="probability")
+
+
+def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:
+    """Return the answers where `keep_B` (B,) is true, and those of a row that decodes step by step elsewhere."""
+    if answers.decoded is None:
+        raise MethodError("these answers have no decoded sequence, so there is nothing to replace")
+    keep_B11 = keep_B[:, None, None]
+    return replace(
+        answers,
+        ids=torch.where(keep_B11, answers.ids, plain.ids),
+        scores=torch.where(keep_B11, answers.scores, plain.scores),
+        decoded=torch.where(keep_B[:, None], answers.decoded, plain.ids[:, :, 0]),
+    )
 
 
 def windows_at_once(horizon: int, bank_VE: Tensor) -> int:

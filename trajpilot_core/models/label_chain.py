@@ -27,6 +27,11 @@ class Sparse(NamedTuple):
     matrix: Tensor
     transposed: Tensor
 
+    def times(self, dense_Cx: Tensor) -> Tensor:
+        """Return the product (R, x) with a dense matrix; it is copied if it is not contiguous."""
+        product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
+        return product
+
 
 def sparse(values: Tensor) -> Sparse:
     """Return a dense or sparse matrix (R, C) as a sparse one that works in inference mode."""
@@ -56,8 +61,7 @@ class LabelMoves(NamedTuple):
     def back(self, value_VB: Tensor) -> Tensor:
         """Return (V, B): the expected value, of (V, B), of the label after each label."""
         by_frequency_1B = (self.frequent[:, None] * value_VB).sum(0, keepdim=True)
-        seen_VB: Tensor = torch.sparse.mm(self.counts.matrix, value_VB.contiguous())
-        return self.seen[:, None] * seen_VB + self.unseen[:, None] * by_frequency_1B
+        return self.seen[:, None] * self.counts.times(value_VB) + self.unseen[:, None] * by_frequency_1B
 
     def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
         """Return the probabilities of single transitions, in the broadcast shape of two long tensors of labels."""
@@ -135,16 +139,37 @@ def probable_labels(score_BHV: Tensor, keep: int) -> Tensor:
     return best(score_BHV, keep)[0].sort(dim=2).values
 
 
-def kept_chain(moves: LabelMoves, labels_BHP: Tensor, log_BHP: Tensor) -> KeptChain:
+def kept_moves(moves: LabelMoves, labels_BHP: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return `first` and `moves` of the chain on some labels of every step."""
+    pairs = zip(labels_BHP[:, :-1].unbind(1), labels_BHP[:, 1:].unbind(1), strict=True)
+    return moves.frequent[labels_BHP[:, 0]], [moves.between(a[:, :, None], b[:, None]) for a, b in pairs]
+
+
+def kept_chain(
+    labels_BHP: Tensor, log_BHP: Tensor, known: tuple[Tensor, list[Tensor]], weight: float = 1.0
+) -> KeptChain:
     """Return the chain on some labels of every step.
 
     Args:
         log_BHP: log likelihood of each label at its step, up to a constant per step.
+        known: `first` and `moves` of the chain.
+        weight: exponent of both; 0: every step is independent.
     """
     likelihood_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
-    pairs = zip(labels_BHP[:, :-1].unbind(1), labels_BHP[:, 1:].unbind(1), strict=True)
-    steps = [moves.between(a[:, :, None], b[:, None]) for a, b in pairs]
-    return KeptChain(labels_BHP, likelihood_BHP, moves.frequent[labels_BHP[:, 0]], steps)
+    first_BP, moves = known
+    return KeptChain(labels_BHP, likelihood_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
+
+
+def kept_marginals(chain: KeptChain) -> Tensor:
+    """Return (B, H, P): the posterior of every step among its kept labels."""
+    forward = [_shares(chain.first * chain.own[:, 0])]
+    for step_BPP, likelihood_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
+        forward.append(_shares(_along(forward[-1], step_BPP) * likelihood_BP))
+    backward_BP, out = torch.ones_like(forward[-1]), [forward[-1]]
+    for t in range(len(chain.moves) - 1, -1, -1):
+        backward_BP = _shares(_against(chain.moves[t], backward_BP * chain.own[:, t + 1]))
+        out.append(_shares(forward[t] * backward_BP))
+    return torch.stack(out[::-1], dim=1)
 
 
 def _shares(values_BP: Tensor) -> Tensor:

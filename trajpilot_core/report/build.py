@@ -135,6 +135,7 @@ def _html(read: loaded.Loaded, results: tables.Results, cfg: CompletedReport, co
         legend_of_mark=LEGEND if results.undertrained else "",
         main_legend=main_legend(material),
         shuffles=loaded.shuffle_sentence(read.shuffles),
+        samplings=loaded.sampling_sentence(read.samplings),
         masks=loaded.mask_sentence(read.mask_coverage),
         capture_note=loaded.capture_note(read.metrics),
         counts=health.counts(read.takes, read.segments, read.windows),

@@ -19,6 +19,7 @@ from schemas.features import released_note
 from schemas.results import (
     Ceiling,
     CurvePoint,
+    DecodingChoice,
     GateRow,
     Headroom,
     Judgement,
@@ -26,6 +27,7 @@ from schemas.results import (
     Metric,
     PairDistance,
     ProgressShare,
+    SamplingScore,
     ShuffleScore,
 )
 from schemas.vlm import EndpointScore, VlmCount
@@ -35,7 +37,7 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.table import number, row_name
 from trajpilot_core.store.reading import Inputs
 
 PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
@@ -61,6 +63,8 @@ class Loaded:
     gate: list[GateRow]
     headroom: list[Headroom]
     shuffles: list[ShuffleScore]
+    samplings: list[SamplingScore]
+    decoding: list[DecodingChoice]
     mask_coverage: list[MaskCoverage]
     pair_distances: list[PairDistance]
     progress_shares: list[ProgressShare]
@@ -184,6 +188,21 @@ def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
     n = len(rows) // max(1, len(parts))
     head = f"M@1 with shuffled middle trajectories, mean and range of {n} shuffles: "
     return head + ", ".join(parts) if parts else ""
+
+
+def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
+    """Return a sentence on the spread of the samplings of a row, each averaged over seeds like the row."""
+    n_samplings = len({row.sampling for row in rows})
+    if n_samplings < 2:
+        return ""
+    parts = []
+    for horizon in sorted({row.horizon for row in rows}):
+        of_horizon = [row for row in rows if row.horizon == horizon]
+        drawn = {row.sampling for row in of_horizon}
+        values = [mean(row.m1 for row in of_horizon if row.sampling == sampling) for sampling in drawn]
+        parts.append(f"H={horizon} {number(min(values))} to {number(max(values))}")
+    name = row_name(rows[0].variant)
+    return f"M@1 of {name} in {n_samplings} samplings of its plans, lowest to highest: " + ", ".join(parts)
 
 
 def mask_sentence(rows: Sequence[MaskCoverage]) -> str:

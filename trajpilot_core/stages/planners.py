@@ -76,5 +76,5 @@ STAGE = trained_stage(
     version=VERSION,
     summary="Trains planners of other papers on closed vocabularies (SCHEMA, PDPP, ViterbiPlanNet)",
     lowers=tuple(f"planners.{name}.train.batch" for name in ("schema_net", "pdpp", "viterbi_plan_net")),
-    outside_shards=("seeds", "methods"),
+    outside_shards=("seeds", "methods", "has_ddpm_row", "samplings"),
 )

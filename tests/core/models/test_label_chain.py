@@ -14,6 +14,8 @@ from trajpilot_core.models.label_chain import (
     decoded_sequence,
     fit_discriminant,
     kept_chain,
+    kept_marginals,
+    kept_moves,
     label_moves,
     shrunk,
     sparse,
@@ -82,7 +84,8 @@ def test_marginals_and_the_sequence_of_a_shortlist_of_all_labels_are_those_of_al
         found = chain_marginals(moves, seen[:, 0], seen[:, -1], horizon)
         assert_close(found, by_step(moves, seen))
         labels = torch.arange(V).expand(*log.shape[:2], V)
-        chain = kept_chain(moves, labels, log)
+        chain = kept_chain(labels, log, kept_moves(moves, labels))
+        assert_close(kept_marginals(chain), by_step(moves, log))
         for labels, own in zip(decoded_sequence(chain).tolist(), log, strict=True):
             table = every_sequence(moves, own)[1].softmax(0).view((V,) * horizon)
             middles = [int(label) for label in best_middles(table)]
@@ -97,12 +100,22 @@ def test_transposed_moves_are_seen() -> None:
     turned = label_moves(sparse(moves.counts.matrix.to_dense().T), 20 * moves.frequent - 1)
     whole = by_step(moves, log)
     assert (chain_marginals(turned, log[:, 0], log[:, -1], 4) - whole).abs().max() > 0.05
+    labels = torch.arange(V).expand(3, 4, V)
+    assert (kept_marginals(kept_chain(labels, log, kept_moves(turned, labels))) - whole).abs().max() > 0.05
 
 
 def test_sparse_moves_are_those_of_the_whole_table() -> None:
     moves, state = moves_of(5), torch.rand(V, 6, generator=torch.Generator().manual_seed(1))
     assert_close(moves.forth(state), dense(moves).T @ state)
     assert_close(moves.back(state), dense(moves) @ state)
+
+
+def test_without_weight_every_step_stands_by_itself() -> None:
+    moves, log = moves_of(), own_of(4)
+    labels = torch.arange(V).expand(3, 4, V)
+    chain = kept_chain(labels, log, kept_moves(moves, labels), weight=0.0)
+    assert_close(kept_marginals(chain), log.softmax(2))
+    assert torch.equal(decoded_sequence(chain), log.argmax(2))
 
 
 def drawn(n: int = 400, labels: int = 5, width: int = 6, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric
+from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
 from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.methods import METHODS, anticipation, predictors
 from trajpilot_core.report import health
@@ -20,7 +20,7 @@ from trajpilot_core.report.build import GROUPS
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.loaded import mask_sentence
+from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
 from trajpilot_core.report.tables.results import Results, TableSpec, absent_rows, all_tables, build_table, results_of
 from trajpilot_core.report.tables.table import DAGGER, number
 from trajpilot_core.stages import REPORTED, STAGES
@@ -146,6 +146,20 @@ def test_ablations_stand_in_tables_of_their_own_and_every_row_in_one(inputs: Tab
     assert tables["ablations"] == parts & set(results.variants())
     assert not tables["overview"] & parts
     assert tables["gain-ablations"] <= parts
+
+
+def test_what_dev_chose_for_joint_decoding_is_in_the_json(kept: Kept) -> None:
+    rows = json.loads(kept.documents["report.json"])["decoding"]
+    assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
+
+
+def test_how_far_samplings_lie_apart_is_printed_as_means_over_seeds(inputs: Tables, kept: Kept, page: Reader) -> None:
+    """The range over seeds and samplings together, 20 to 26 here, would be that of trainings as well."""
+    text = " ".join("".join(page.text).split())
+    assert "M@1 of PDPP in 5 samplings of its plans, lowest to highest: H=3 21.0 to 25.0, H=4 21.0 to 25.0." in text
+    assert len(json.loads(kept.documents["report.json"])["samplings"]) == 20
+    one = [row for row in rows_of(SamplingScore, inputs.tables["samplings"]) if row.sampling == 0]
+    assert sampling_sentence(one) == sampling_sentence([]) == ""
 
 
 def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(

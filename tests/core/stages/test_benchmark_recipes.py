@@ -111,7 +111,7 @@ def planners_in_small(config: PlannersConfig) -> PlannersConfig:
     planners = {name: getattr(config, name) for name in sizes}
     short = {name: one.train.replace(batch=32, epochs=1) for name, one in planners.items()}
     made = {name: one.replace(train=short[name], **sizes[name]) for name, one in planners.items()}
-    return config.replace(seeds=(0,), rates=(1.0,), **made)
+    return config.replace(seeds=(0,), rates=(1.0,), has_ddpm_row=False, samplings=1, **made)
 
 
 Place = tuple[Path, Path]

@@ -1,6 +1,10 @@
 """Class heads and planners of other papers from training to the rows of the tables, on one small closed world."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,15 +12,24 @@ import pyarrow.compute as pc
 import pytest
 from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
 from planning_world import Memory, WorldSize, planning_world, run_stage
+from torch import Tensor
 
 from schemas.config import CompletedEvaluation
 from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
 from schemas.results import CurvePoint
 from schemas.training import GOAL_DROPOUT, ClosedDecodingConfig, TrainConfig
+from trajpilot_core.data.chains import chains_of
+from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.headroom import sampling_scores
 from trajpilot_core.evaluation.predictions import RowsResult, predict_all
 from trajpilot_core.evaluation.trained_rows import judge_planner
+from trajpilot_core.methods import method, planner_models
+from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.planner_models import open_planners, planner_rows
+from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs
+from trajpilot_core.models.planners.temporal_unet import TemporalUnet
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.stages.evaluation import FURTHER, trained
 
@@ -112,8 +125,94 @@ def test_only_labels_that_the_scenario_allows_are_answered_under_a_mask(memory: 
             assert (scenario_of[answer["take_id"]], answer["decoded_id"]) in allowed, row
 
 
-def test_true_labels_that_masks_allow_are_counted_where_planners_are_masked(evaluated: Evaluated) -> None:
-    assert [(row.horizon, row.n_allowed > 0) for row in evaluated[1].coverage] == [(3, True)]
+def batch_of(memory: Memory, cfg: PlannersConfig = CFG) -> Any:
+    """The test windows and the planners of the only horizon, as rows see them, under other settings of the rows."""
+    data = load_planning_data(memory, "evaluation")
+    tables = open_planners(memory, data, chains_of(data)[0], "cpu")
+    assert tables is not None
+    windows = data.windows[3]
+    return SimpleNamespace(
+        planners=planner_rows(replace(tables, config=cfg), 0, 3, "cpu"),
+        view=SimpleNamespace(data=data),
+        segments=windows.segments[windows.split == 2],
+    )
+
+
+def answer(row: str, batch: Any) -> Answers | None:
+    answers = method(row).answer
+    assert answers is not None
+    return answers(batch)
+
+
+def passes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """How often PDPP's network runs."""
+    real = TemporalUnet.predict
+    seen: list[int] = []
+
+    def counted(self: TemporalUnet, *given: Any) -> Any:
+        seen.append(1)
+        return real(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TemporalUnet, "predict", counted)
+        act()
+    return len(seen)
+
+
+def test_the_second_row_of_pdpp_samples_at_all_times_from_the_same_weights(
+    memory: Memory, predictions: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault, DDIM under the name of DDPM, shows in the passes of the network, and in the answers."""
+    batch = batch_of(memory)
+    assert of(predictions, "pdpp_ddpm")["window_id"].to_pylist() == of(predictions, "pdpp")["window_id"].to_pylist()
+    assert passes(monkeypatch, lambda: answer("pdpp", batch)) == 4
+    assert passes(monkeypatch, lambda: answer("pdpp_ddpm", batch)) == CFG.pdpp.times == 10
+    ddim, ddpm = (of(predictions, row)["top_scores"].to_pylist() for row in ("pdpp", "pdpp_ddpm"))
+    assert ddim != ddpm
+    real = MatchedPlanner.plan
+    monkeypatch.setattr(MatchedPlanner, "plan", lambda self, inputs, seed, *, ddpm: real(self, inputs, seed))
+    assert passes(monkeypatch, lambda: answer("pdpp_ddpm", batch)) == 4
+    faulty, first = (answer(row, batch) for row in ("pdpp_ddpm", "pdpp"))
+    assert faulty is not None
+    assert first is not None
+    assert faulty.scores.equal(first.scores)
+
+
+def test_the_second_row_of_pdpp_is_absent_where_it_is_not_asked_for_and_changes_no_training(memory: Memory) -> None:
+    """The steps of its sampling, on the other hand, are those by which dev chooses epochs."""
+    alone, all_times = CFG.replace(has_ddpm_row=False, samplings=1), CFG.pdpp.replace(sampling_steps=None)
+    others = (alone, CFG.replace(pdpp=all_times))
+    for batch in (batch_of(memory, other) for other in others):
+        assert answer("pdpp", batch) is not None
+        assert answer("pdpp_ddpm", batch) is None
+    keyed = [STAGES["planners"].settings_of_shards(cfg.content()) for cfg in (CFG, *others)]
+    assert keyed[0] == keyed[1] != keyed[2]
+
+
+def test_samplings_of_pdpp_are_scored_and_the_first_is_that_of_its_row(
+    memory: Memory, evaluated: Evaluated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: every sampling has the seed of the row."""
+    table, found = evaluated
+    assert [(row.variant, row.seed, row.horizon, row.sampling) for row in found.figures.samplings] == [
+        ("pdpp", 0, 3, sampling) for sampling in range(5)
+    ]
+    assert [(row.horizon, row.n_allowed > 0) for row in found.coverage] == [(3, True)], "of the masked planners"
+    assert found.figures.samplings[0].m1 == pytest.approx(100 * right(table, "pdpp"))
+    batch, real = batch_of(memory), MatchedPlanner.plan
+    seeds: list[int] = []
+
+    def noting(self: MatchedPlanner, inputs: PlannerInputs, seed: int, *, ddpm: bool) -> Tensor:
+        seeds.append(seed)
+        return real(self, inputs, seed, ddpm=ddpm)
+
+    monkeypatch.setattr(MatchedPlanner, "plan", noting)
+    assert sampling_scores(batch.planners, batch.view.data, batch.segments) == found.figures.samplings
+    assert (seeds[0], len(set(seeds))) == (0, 5)
+    monkeypatch.setattr(planner_models, "SEEDS_APART", 0)
+    seeds.clear()
+    sampling_scores(batch.planners, batch.view.data, batch.segments)
+    assert set(seeds) == {0}
 
 
 def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: Memory, tmp_path: Path) -> None:

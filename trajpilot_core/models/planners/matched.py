@@ -74,15 +74,18 @@ class MatchedPlanner(Standardised):
             self.net.after_step()
 
     @torch.no_grad()
-    def plan(self, inputs: PlannerInputs, seed: int) -> Tensor:
+    def plan(self, inputs: PlannerInputs, seed: int, *, ddpm: bool = False) -> Tensor:
         """Return (B, H, A), scores of every action at every step, before decoding.
 
         Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, or the raw channels of a PDPP sample.
+
+        Args:
+            ddpm: PDPP samples with DDPM at all times, regardless of its settings; the others do not sample.
         """
         ends_B2D = self.standardise(inputs.features)
         if isinstance(self.net, Pdpp):
             assert self.task is not None
-            tasks_B, steps = self.task(ends_B2D).argmax(1), self.cfg.pdpp.sampling_steps
+            tasks_B, steps = self.task(ends_B2D).argmax(1), None if ddpm else self.cfg.pdpp.sampling_steps
             return self.net.plan(ends_B2D, tasks_B, self.horizon, steps, seed, inputs.windows)
         return self.net.plan(ends_B2D, inputs.descriptions, inputs.transition)
 
