@@ -78,20 +78,11 @@ def test_it_is_scored_and_compared_with_the_reference_and_its_own_references(mad
     assert "toy" in pc.unique(made.inputs.tables["outcomes"]["variant"]).to_pylist()
 
 
-def truth_of(predicted: Predictions) -> tuple[tuple[str, ...], ...]:
-    """Return the true labels of every window that was predicted; empty for one that is only a candidate."""
-    truth: list[tuple[str, ...]] = [()] * len(predicted.window_ids)
-    for block in predicted.blocks:
-        for window, labels in zip(block.windows.tolist(), block.labels.tolist(), strict=True):
-            truth[window] = tuple(predicted.label_ids[i] for i in labels)
-    return tuple(truth)
-
-
 def test_it_is_compared_with_the_ceiling_that_it_declares(made: Made) -> None:
     windows = tuple(made.predicted.window_ids)
     values = {kind: np.full((len(windows), len(with_ceiling())), value) for kind, value in KNOWN.items()}
     takes, horizons = ("t",) * len(windows), np.zeros(len(windows), np.int64)
-    known = ExactCeilings(windows, takes, horizons, values, values, 0, truth_of(made.predicted))
+    known = ExactCeilings(windows, takes, horizons, values, values, 0)
     METHODS.remove(METHOD)
     try:
         for bound in KNOWN:
