@@ -44,7 +44,8 @@ LIMIT_S = 120.0
 
 def begin() -> subprocess.Popen[str]:
     """Start a process that runs the stage for each line that it is given."""
-    return subprocess.Popen([sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, str(SCRIPT)], text=True, **pipes)
 
 
 def order(process: subprocess.Popen[str], *words: Path) -> None:
@@ -112,7 +113,7 @@ def test_the_second_run_takes_over_when_the_first_is_killed(tmp_path: Path) -> N
         order(first, root, corpus, log, begun)
         waited(begun)
         order(second, root, corpus, log)
-        time.sleep(0.5)
+        assert any("waiting: process" in line for line in second.stderr)
         os.kill(first.pid, signal.SIGKILL)
         done(second)
     finally:
