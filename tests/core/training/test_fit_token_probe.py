@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from action_token_fixture import CFG, TEXT
-from epic_probe_fixture import SMALL, kitchens
+from kitchens_fixture import CFG, SMALL, TEXT, kitchens
 
 from schemas.events import TOKEN_CONTROLS, TokenRow
 from trajpilot_core.data.action_clips import load_clips

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from action_token_fixture import CFG
+from kitchens_fixture import CFG
 from shots_fixture import CFG as OUTCOME
 from torch import Tensor
 from trainings_fixture import EMBED, FEATURES, LABELS, LEARNED, N, drawn, ended, job_of, noise, units, values
