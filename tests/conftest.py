@@ -17,7 +17,6 @@ hypothesis.settings.load_profile("portable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a campaign choose another order."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="files, and tests within a file, in a random order")
 
 
@@ -33,7 +32,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
-    """Share the tests out over processes."""
     return ByServer(config, log)
 
 
@@ -57,7 +55,6 @@ def double() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> "Shelf":
-    """A folder that all processes of a session of tests share."""
     from once import shelf_of
 
     return shelf_of(tmp_path_factory)

@@ -20,23 +20,10 @@ FILES_THAT_RUN = FILES + sorted((ROOT / "benchmarks").rglob("*.py"))
 BANNED_MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "jsonpickle"}
 """Loading their files runs the files' code. The name of pickle's error may be imported: torch raises it."""
 BANNED_CALLS = {
-    "eval",
-    "exec",
-    "compile",
-    "__import__",
-    "os.system",
-    "os.popen",
-    "yaml.load",
-    "yaml.load_all",
-    "yaml.full_load",
-    "yaml.unsafe_load",
-    "torch.save",
-    "torch.hub.load",
-    "torch.jit.load",
-    "torch.package.PackageImporter",
-    "torch.serialization.add_safe_globals",
-    "pandas.read_pickle",
-    "numpy.core.multiarray.unpickle",
+    *("eval", "exec", "compile", "__import__", "os.system", "os.popen"),
+    *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load"),
+    *("torch.save", "torch.hub.load", "torch.jit.load", "torch.package.PackageImporter"),
+    *("torch.serialization.add_safe_globals", "pandas.read_pickle", "numpy.core.multiarray.unpickle"),
 }
 MUST_BE = {"allow_pickle": "False", "shell": "False", "trust_remote_code": "False", "weights_only": "True"}
 """Keywords that open a hole: only this value may be written."""
@@ -73,7 +60,6 @@ def imported(tree: ast.AST) -> dict[str, str]:
 
 
 def called(node: ast.Call, names: dict[str, str]) -> str:
-    """Full name of what is called."""
     front, dot, rest = ast.unparse(node.func).partition(".")
     return names.get(front, front) + dot + rest
 
@@ -136,7 +122,6 @@ PART_OF |= {"flows": "tasks and flows"}
 
 
 def rooms(root: Path) -> Counter[str]:
-    """Lines of source by room."""
     lines: Counter[str] = Counter()
     for package in (*PACKAGES, "benchmarks"):
         for path in (path for path in (root / package).rglob("*") if path.suffix in (".py", ".j2", ".css", ".js")):

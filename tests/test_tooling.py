@@ -1,14 +1,18 @@
 """What `make` installs and how it runs the tests: pinned packages, the order of the tests, what they share."""
 
+import itertools
+import os
+import random
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from checkout import CHECKOUT
-from once import DATABASE, EmptyDatabase, Shelf
-from order import FIRST, place
+from one_state import reset
+from order import FIRST, place, shuffled
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -39,13 +43,11 @@ def test_nothing_is_tracked_that_a_run_has_left() -> None:
 
 
 def pinned(name: str) -> dict[str, str]:
-    """Return name of a package -> its line."""
     lines = [line for line in (CHECKOUT / name).read_text().splitlines() if not line.startswith("#")]
     return {canonicalize_name(Requirement(line).name): line for line in lines}
 
 
 def wanted(*extras: str) -> list[Requirement]:
-    """Return what pyproject.toml asks for."""
     texts = [*PROJECT["dependencies"], *(text for extra in extras for text in PROJECT["optional-dependencies"][extra])]
     return [Requirement(text) for text in texts]
 
@@ -82,12 +84,52 @@ def test_the_longest_tests_that_are_named_exist_and_come_in_that_order() -> None
     assert places == [*range(len(FIRST)), FIRST.index("orchestration"), len(FIRST)]
 
 
-def test_the_database_of_a_server_that_may_be_running_is_never_replaced(tmp_path: Path) -> None:
-    """A live server would go on with a damaged one, and every question would be answered with 503."""
-    made = tmp_path / "once" / "database"
-    made.mkdir(parents=True)
-    (made / DATABASE).write_bytes(b"empty")
-    empty, home = EmptyDatabase(Shelf(tmp_path / "once")), tmp_path / "home"
-    assert (empty.copy(home) / DATABASE).read_bytes() == b"empty"
-    (home / DATABASE).write_bytes(b"of a server")
-    assert (empty.copy(home) / DATABASE).read_bytes() == b"of a server"
+SEEN: dict[str, object] = {}
+"""What the first of the messy tests found."""
+
+
+def state() -> tuple[object, ...]:
+    """Random numbers, and what else the tests of a process share."""
+    numbers = random.random(), np.random.rand(), float(torch.rand(1))
+    switches = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
+    return *numbers, *switches, os.environ.get("MESS")
+
+
+def make_a_mess() -> None:
+    torch.set_num_threads(2)
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    os.environ["MESS"] = "left behind"
+
+
+@pytest.fixture(scope="module")
+def shared() -> tuple[object, ...]:
+    return state()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_test_and_what_tests_share_start_from_the_same_state_whatever_ran_before(
+    number: int, request: pytest.FixtureRequest
+) -> None:
+    found = state()
+    assert found == request.getfixturevalue("shared") == SEEN.setdefault("found", found)
+    make_a_mess()
+
+
+def test_without_a_reset_the_mess_of_others_is_seen() -> None:
+    before = state()
+    make_a_mess()
+    mess = state()
+    assert not any(one == other for one, other in zip(before, mess, strict=True))
+    reset()
+    assert state()[:-1] == before[:-1]
+
+
+def test_a_random_order_keeps_files_together_and_is_that_of_its_seed() -> None:
+    files = [name for name in "abcd" for _ in range(5)]
+    first, again, second = (shuffled(files, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert len({tuple(order) for order in (range(20), first, second)}) == 3
+    assert sorted(first) == sorted(second) == [*range(20)]
+    assert sum(files[one] != files[other] for one, other in itertools.pairwise(first)) == 3
+    assert first[:5] != sorted(first[:5])

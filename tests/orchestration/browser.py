@@ -73,7 +73,7 @@ class Page:
             if enough(text):
                 return text
             assert time.monotonic() < limit, f"{complaint}; it shows:\n{text[:3000]}"
-            time.sleep(0.5)
+            time.sleep(0.1)
 
     def photograph(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -51,11 +51,11 @@ class Answer(NamedTuple):
 
 def ask(url: str, method: str, path: str, login: str | None = None, body: object = None) -> Answer:
     """Ask the server; where it is too busy (503: its database is locked) ask again."""
-    for _ in range(10):
+    for _ in range(40):
         answer = ask_once(url, method, path, login, body)
         if answer.status != 503:
             break
-        time.sleep(2.0)
+        time.sleep(0.5)
     return answer
 
 

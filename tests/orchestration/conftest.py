@@ -65,7 +65,6 @@ def prefect_server(served: "Served") -> Iterator[str]:
 
 @pytest.fixture
 def fake() -> Iterator["type[Fake]"]:
-    """A stand-in for a server, which answers at once."""
     from fake_server import serving
 
     yield from serving()

@@ -130,12 +130,8 @@ def processes_of(mark: Path) -> dict[int, str]:
     return found
 
 
-def kill_all_of(mark: Path) -> None:
-    """Kill, by id, what a service started outside its own group; the folder is this test's own."""
-    kill(processes_of(mark))
-
-
 def kill(pids: Iterable[int]) -> None:
+    """Kill by id; what a service started outside its own group is found by a folder of this test alone."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -313,13 +309,13 @@ class Stack:
         """End every service in reverse order; the database by its fast way."""
         for name, process in reversed(self.processes.items()):
             end(process, signal.SIGINT if name == "database" else signal.SIGTERM)
-        kill_all_of(self.ground.folder)
+        kill(processes_of(self.ground.folder))
 
     def kill(self, name: str) -> None:
         """Kill a service with all that it started, at once and without notice, as a crash of its container would."""
         process = self.processes[name]
         kill([process.pid, *descendants(process.pid)])
-        kill_all_of(self.ground.folder / "home" / name)
+        kill(processes_of(self.ground.folder / "home" / name))
         process.wait(timeout=END_S)
 
     def revive(self) -> None:

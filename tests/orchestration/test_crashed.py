@@ -3,50 +3,22 @@
 Also what the kills of the stack take for a fault.
 """
 
-import time
-from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from compose_server import Served, told
 from prefect import flow, task
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.states import Crashed, Running
 from stack_kills import committed, faults
-from stack_processes import artifact_bytes, wait_for
+from stack_processes import artifact_bytes
 
 from deployments.deploy import TAKEN, crash_automation
 from tasks.group_runs import OURS, mark_left_tasks
 
 WITHIN_S = 10
 """The least that Prefect allows."""
-LIMIT_S = 150.0
 PULLED = "prefect.flow-run.pull-step.executed"
-
-
-@pytest.mark.slow
-@pytest.mark.campaign  # the server waits for ten seconds and looks every few
-def test_a_run_whose_worker_died_after_the_pull_step_is_marked(served: Served) -> None:
-    flow_id = told(served.url, "/flows/", {"name": "unstarted"})["id"]
-    run_id = told(served.url, "/flow_runs/", {"flow_id": flow_id, "state": {"type": "SCHEDULED"}})["id"]
-    body = crash_automation(f"short {run_id}", TAKEN, WITHIN_S, "never started").model_dump(mode="json")
-    body["trigger"]["match"] = {"prefect.resource.id": f"prefect.flow-run.{run_id}"}
-    body.pop("owner_resource", None)
-    told(served.url, "/automations/", body)
-    told(served.url, f"/flow_runs/{run_id}/set_state", {"state": {"type": "PENDING"}})
-    pulled_s = [0.0]
-
-    def is_marked() -> bool:
-        """Pull the code, and again where the server had not loaded the automation in time."""
-        if time.monotonic() - pulled_s[0] > 3 * WITHIN_S:
-            pulled = {"id": str(uuid4()), "occurred": datetime.now(UTC).isoformat(), "event": PULLED}
-            told(served.url, "/events", [{**pulled, "resource": {"prefect.resource.id": f"prefect.flow-run.{run_id}"}}])
-            pulled_s[0] = time.monotonic()
-        return bool(told(served.url, f"/flow_runs/{run_id}")["state"]["type"] == "CRASHED")
-
-    wait_for(is_marked, LIMIT_S)
 
 
 def test_an_automation_that_does_not_know_the_pull_step_takes_it_for_a_sign_of_life() -> None:

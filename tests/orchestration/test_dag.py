@@ -26,8 +26,6 @@ PATIENCE_S = 200.0
 
 @dataclass
 class Seen:
-    """What was observed of stages at work."""
-
     now: set[str] = field(default_factory=set)
     together: list[frozenset[str]] = field(default_factory=list)
     meet: threading.Barrier | None = None

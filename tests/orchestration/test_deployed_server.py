@@ -25,7 +25,6 @@ SERVER = ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")
 
 @pytest.fixture(scope="module")
 def home(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home from which the pipeline and some of its stages were deployed."""
     home, whole = tmp_path_factory.mktemp("home"), prefect_file(recipe("soak"))
     mine = [item for item in whole["deployments"] if item["name"] in DEPLOYED]
     with pytest.MonkeyPatch.context() as patch:

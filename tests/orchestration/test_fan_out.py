@@ -22,14 +22,13 @@ from prefect.flow_engine import run_flow
 from prefect.flows import load_flow_from_entrypoint
 from prefect.states import Pending
 from prefect.utilities.callables import parameter_schema
-from stack_processes import artifact_bytes, kill_all_of, processes_of, wait_for
+from stack_processes import artifact_bytes, kill, processes_of, wait_for
 
 from deployments.deploy import make_pool
 from deployments.recipes.simulated import soak
-from deployments.settings import CPU_POOL, GPU_POOL, POOLS
-from flows.stages import features_gpu_group, predictor_group, trajectories_group
+from deployments.settings import GPU_POOL, POOLS
+from flows.stages import features_gpu_group, predictor_group
 from schemas.config import PipelineConfig, RunOptions
-from schemas.poses import OdometryConfig
 from schemas.world import soak_world
 from tasks import fan_out
 from tasks.fan_out import Board
@@ -41,17 +40,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT_S, GROUP_S = 240.0, 32.0
 """To wait for a worker; of video in a group: three groups of the world's twelve takes."""
 SMALL = soak()
-QUICK = OdometryConfig(rate_hz=4, size_px=96, corners=48)
-FROM_VIDEO = SMALL.replace(trajectories=SMALL.trajectories.replace(source="odometry", odometry=QUICK))
 TWO_FOLDS = SMALL.replace(alignment=SMALL.alignment.replace(folds=2))
 
 
 @contextmanager
-def worker(pool: str, folder: Path, name: str) -> Iterator[Path]:
+def worker(folder: Path, name: str) -> Iterator[Path]:
     """A process worker that does one run at a time; ended with all that it started, which is found by the mark."""
     mark = folder / f"worker-{name}"
     environment = {**os.environ, "PREFECT_WORKER_QUERY_SECONDS": "1", "MARK": str(mark)}
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--limit", "1", "--name", name]
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", GPU_POOL, "--limit", "1", "--name", name]
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=CHECKOUT, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -61,7 +58,7 @@ def worker(pool: str, folder: Path, name: str) -> Iterator[Path]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=30)
-        kill_all_of(mark)
+        kill(processes_of(mark))
 
 
 @contextmanager
@@ -104,11 +101,11 @@ def deploy_groups(client: SyncPrefectClient) -> None:
     """Make the work pools and the deployments of groups on a machine without a GPU, as prefect.yaml does."""
     for pool in POOLS:
         make_pool(client, pool)
-    for found, pool in ((features_gpu_group, GPU_POOL), (predictor_group, GPU_POOL), (trajectories_group, CPU_POOL)):
+    for found in (features_gpu_group, predictor_group):
         client.create_deployment(
             flow_id=client.create_flow(found),
             name=found.name,
-            work_pool_name=pool,
+            work_pool_name=GPU_POOL,
             entrypoint=f"deployments/deployed.py:{found.name.replace('-', '_')}",
             parameter_openapi_schema=parameter_schema(found).model_dump(),
             enforce_parameter_schema=True,
@@ -176,18 +173,16 @@ def test_groups_that_a_worker_and_the_run_itself_compute_have_the_bytes_of_one_p
 
 
 @pytest.mark.parametrize(
-    ("stage", "config", "pool", "n_workers", "group_s", "attempts"),
+    ("stage", "config", "n_workers", "group_s", "attempts"),
     [
-        pytest.param("features", SMALL, GPU_POOL, 2, GROUP_S, [1, 1, 2], marks=pytest.mark.stack),
-        pytest.param("trajectories", FROM_VIDEO, CPU_POOL, 1, GROUP_S, [1] * 3, marks=pytest.mark.campaign),
-        pytest.param("predictor", TWO_FOLDS, GPU_POOL, 4, 1.0, [1] * 6 + [2], marks=pytest.mark.campaign),
+        pytest.param("features", SMALL, 2, GROUP_S, [1, 1, 2], marks=pytest.mark.stack),
+        pytest.param("predictor", TWO_FOLDS, 4, 1.0, [1] * 6 + [2], marks=pytest.mark.campaign),
     ],
-    ids=["features", "poses", "trainings"],
+    ids=["features", "trainings"],
 )
 def test_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
     stage: str,
     config: PipelineConfig,
-    pool: str,
     n_workers: int,
     group_s: float,
     attempts: list[int],
@@ -204,9 +199,9 @@ def test_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
     run = options(copied(before, root), ground.data, max_reject_ratio=1.0, group_video_s=group_s)
     names = [f"{stage}-{n}" for n in range(n_workers)]
     with ExitStack() as workers:
-        marks = [workers.enter_context(worker(pool, tmp_path, name)) for name in names]
+        marks = [workers.enter_context(worker(tmp_path, name)) for name in names]
         with get_client(sync_client=True) as client:
-            wait_for(lambda: {one.name for one in client.read_workers_for_work_pool(pool)} >= set(names), LIMIT_S)
+            wait_for(lambda: {one.name for one in client.read_workers_for_work_pool(GPU_POOL)} >= set(names), LIMIT_S)
         if 2 in attempts:
             workers.enter_context(killed_first(marks[0], monkeypatch))
         rows = shared_out(run, stage, config)

@@ -72,7 +72,6 @@ class Pool:
 
 
 def board(pool: Pool, **changes: Any) -> Board:
-    """A board over the pool."""
     stated: dict[str, Any] = {
         "runs": pool,
         "rows": [Row(group(number, len(pool.script))) for number in pool.script],

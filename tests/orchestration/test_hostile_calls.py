@@ -78,7 +78,6 @@ COMMAND = typer.main.get_command(command_line.app)
 
 
 def commands(node: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    """Every command with its parameters that take a value."""
     node = node or COMMAND
     for name, inner in getattr(node, "commands", {}).items():
         yield from commands(inner, (*words, name))

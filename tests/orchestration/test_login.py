@@ -6,7 +6,6 @@ The server is the one of docker-compose.yml (its command and environment), with 
 import json
 import re
 from itertools import product
-from pathlib import Path
 
 import pytest
 from compose_server import LOGIN, Served, ask, told
@@ -14,7 +13,6 @@ from stack_processes import PATIENCE, wait_for
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
-from whole_run import typed
 
 WRONG = (None, "admin:wrong", "admin:", ":", LOGIN.upper(), LOGIN + " ", "c4nary-login-5d1e")
 OPEN = {("GET", "/api/health"), ("GET", "/api/ready")}
@@ -107,19 +105,3 @@ def talk(address: str, protocols: list[Subprotocol] | None, first: object) -> No
 def events_of(url: str, name: str = "test.intruder") -> int:
     wanted = {"filter": {"event": {"name": [name]}}}
     return int(json.loads(ask(url, "POST", "/api/events/filter", LOGIN, wanted).body)["total"])
-
-
-def test_a_command_with_a_wrong_login_says_so_in_one_message(served: Served, tmp_path: Path) -> None:
-    places = ("--data", str(tmp_path), "--root", str(tmp_path / "root"))
-    for command, login, why in (
-        ("deploy", "", "it needs one, and none is set"),
-        ("deploy", "admin:wrong", "it rejects this login"),
-        ("run", "admin:wrong", "it rejects this login"),
-        ("doctor", "admin:wrong", ""),
-    ):
-        set_ = {"PREFECT_API_URL": f"{served.url}/api", "PREFECT_API_AUTH_STRING": login}
-        status, said = typed(command, *places, **set_)
-        assert status == (1 if command == "doctor" else 2), said
-        assert "admin:wrong" not in said
-        how = "set PREFECT_API_AUTH_STRING to its PREFECT_SERVER_API" if why else ""
-        assert [words for words in (why, how) if words not in said] == [], said

@@ -89,7 +89,6 @@ def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ra
 
 
 def known_texts(ran: Ran) -> str:
-    """All texts of the tables of ingest, as they were read."""
     tables = (ran.root / "artifacts" / "ingest").glob("*/data-*.parquet")
     return "\n".join(str(value) for path in tables for row in pq.read_table(path).to_pylist() for value in row.values())
 

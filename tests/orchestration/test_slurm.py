@@ -138,7 +138,6 @@ def trajpilot(environment: dict[str, str], command: str, folder: Path, root: str
 
 
 def state(served: Served) -> str:
-    """Return the state of the only run of the pipeline."""
     (run,) = told(served.url, "/flow_runs/filter", {"flows": {"name": {"any_": ["full-pipeline"]}}})
     return str(run["state_name"])
 

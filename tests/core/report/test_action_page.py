@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
+from kitchens_fixture import SMALL, Kitchens, kitchens, probed
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import CompletedReport, PipelineConfig, RunOptions

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from action_token_fixture import CFG, CHAINS, TEXT, token_kitchens, with_tokens
-from epic_probe_fixture import SMALL, VIDEOS, Kitchens
+from kitchens_fixture import CFG, SMALL, TEXT, VIDEOS, Kitchens, token_kitchens, with_tokens
 from planning_world import run_stage
 
 from schemas.arrow import rows_of, table_of
@@ -21,7 +20,6 @@ from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN, ActionEvents, load_events
-from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation.action_scores import (
     check_motion,
@@ -84,17 +82,8 @@ def test_every_row_is_scored_in_every_metric_and_answers_every_tested_clip(memor
     checks = judged(memory)
     assert {verdict for check, verdict in checks.items() if check.startswith(("leak", "sight"))} == {"holds"}
     assert len([check for check in checks if check.startswith("token: ")]) == 3
-
-
-def test_the_rows_start_with_the_weights_of_the_visual_probe(memory: Kitchens) -> None:
-    begun = memory.entries["probe_models"].weights["final/s0/probe"]
     tuned = memory.entries["token_models"].weights
     assert {name.split("/")[-1] for name in tuned} == {"traj", "no_traj", "scorer", *(f"probe_{r}" for r in TOKEN_ROWS)}
-    for row in TOKEN_ROWS:
-        own = tuned[f"final/s0/probe_{row}"]
-        assert all(own[f"probe.{name}"].shape == value.shape for name, value in begun.items())
-    assert "project.weight" not in tuned["final/s0/probe_visual"]
-    assert "project.weight" in tuned["final/s0/probe_shuffled"]
 
 
 def test_no_training_clip_has_a_token_of_a_model_that_was_fitted_on_its_video() -> None:
@@ -237,21 +226,6 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
     assert spans_of(memory, cfg).num_rows == 372
     with pytest.raises(InputError, match="needs segments that each precede an action"):
         spans_of(memory, cfg.replace(span="action"))
-
-
-def test_predictors_that_workers_share_give_the_rows_of_one_process(
-    memory: Kitchens, other: Kitchens, tmp_path: Path
-) -> None:
-    stage = action_token.STAGE
-
-    def each_alone(work: Work[CompletedActionToken]) -> None:
-        for source in work.pending:
-            stage.run(replace(work, pending=(source,)))
-
-    run_stage(replace(stage, run=each_alone), SHORT, other, tmp_path)
-    assert sorted(other.trained) == sorted(f"{c}/s0/{v}" for c in CHAINS for v in ("traj", "no_traj"))
-    for name in ("token_scores", "token_curves", "token_tuned_curves", "token_checks"):
-        assert other.tables[name].equals(memory.tables[name]), name
 
 
 def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(

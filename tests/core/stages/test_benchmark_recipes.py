@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from layouts_fixture import court_world, small_world
 from once import Worlds
-from video_fixture import decoded_here, in_process
+from video_fixture import decoded_here
 
 from deployments.recipes import recipe
 from deployments.recipes.simulated import soak
@@ -26,7 +26,6 @@ from trajpilot_core.report.tables.results import anticipation_tables, results_of
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
 from trajpilot_core.studies.paper_tables.labels.planning import CLOSED_PANEL
-from trajpilot_core.training import clip_stream
 
 WORLDS: dict[RecipeName, str] = {
     "atomic_closed": "egoexo4d",
@@ -51,7 +50,6 @@ FEW = 0.9
 
 
 def a_world(layout: str) -> WorldConfig:
-    """A world of whole takes."""
     fewer = {"train_takes": 7, "test_takes": 3, "broken": "none"}
     if layout == "epic_kitchens":  # every clip is decoded and encoded for every row with a token
         return small_world(layout, segments=4, **fewer | {"train_takes": 5, "test_takes": 2})
@@ -95,7 +93,6 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
 
 
 def planners_in_small(config: PlannersConfig) -> PlannersConfig:
-    """Planners of a few steps."""
     sizes = {
         "schema_net": {"width": 16, "heads": 2, "layers": 1},
         "pdpp": {
@@ -120,7 +117,6 @@ Place = tuple[Path, Path]
 
 @pytest.fixture(scope="module")
 def places(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Place]:
-    """Layout -> its place."""
 
     @functools.cache
     def made(layout: str) -> Place:
@@ -135,14 +131,11 @@ def places(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Callable
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.campaign) if name in LIKE_ANOTHER else name for name in WORLDS]
 )
-def test_a_benchmark_runs_through_every_stage_that_is_built(
-    name: RecipeName, places: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, places: Callable[[str], Place]) -> None:
     corpus, root = places(WORLDS[name])
     config = in_small(recipe(name), root)
     run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=FEW)
     done: dict[str, Outcome] = {}
-    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
     for stage in stages_of(config):
         with decoded_here():
             done[stage] = execute(EVERY_STAGE[stage], config, run, EVERY_STAGE)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from planning_world import Memory
 from trajectory_fixture import segment
-from video_fixture import in_process, write_video
+from video_fixture import write_video
 
 from schemas.annotation import Segment, Take, features_schema
 from schemas.arrow import table_of
@@ -66,8 +66,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def features(root: Path, tables: Memory, scratch: Path, cfg: FeatureConfig = CONFIG, workers: int = 1) -> Shards:
-    sink = Shards()
+def features(
+    root: Path, tables: Memory, scratch: Path, cfg: FeatureConfig = CONFIG, workers: int = 1, sink: Shards | None = None
+) -> Shards:
+    sink = Shards() if sink is None else sink
     pending = tuple(sources(tables, cfg, str(root)))
     work = Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", workers, scratch))  # type: ignore[arg-type]
     STAGE.run(work)
@@ -84,7 +86,6 @@ def vectors(table: pa.Table) -> np.ndarray[Any, Any]:
 
 
 def steps(names: Sequence[str] = ("a", "b", "c")) -> list[Segment]:
-    """Five segments of each take."""
     return [segment(take(name), at, at * 0.75, at * 0.75 + 0.7) for name in names for at in range(5)]
 
 
@@ -107,14 +108,7 @@ def of_take(table: pa.Table, name: str) -> pa.Table:
 
 
 def of_a(root: Path, scratch: Path, **changes: object) -> pa.Table:
-    """The features of take a under other settings."""
     return whole(features(root, plain(["a"]), scratch, CONFIG.replace(**changes)))
-
-
-@pytest.fixture
-def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No decoder has a process of its own, which imports for a second."""
-    monkeypatch.setattr(isolate, "run_jobs", in_process)
 
 
 def test_every_segment_gets_a_vector_and_its_frame_times(reference: pa.Table) -> None:
@@ -155,15 +149,7 @@ def test_temporal_tokens_average_to_the_pooled_vector_which_is_the_last_quarter_
     np.testing.assert_allclose(both.reshape(5, 8, -1).mean(axis=1), deep, atol=4e-3)
 
 
-def test_the_compiled_encoder_is_asked_for_by_a_setting_and_release_2_0_has_no_hierarchy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compiling is recorded only: what it brings is measured in docs/decisions/vjepa.md."""
-    asked: list[str] = []
-    monkeypatch.setattr(VjepaEncoder, "compile_blocks", lambda self: asked.append("compiled"))
-    for compiles, counted in ((False, 0), (True, 1)):
-        load_embedder(CONFIG.replace(compile=compiles), "cpu", tmp_path)
-        assert len(asked) == counted
+def test_release_2_0_has_no_hierarchy(tmp_path: Path) -> None:
     encoder = VjepaEncoder(dataclasses.replace(SIZES["tiny"], release="2.0"))
     torch.save({"encoder": encoder.state_dict()}, tmp_path / "old.pt")
     cfg = CONFIG.replace(checkpoint=str(tmp_path / "old.pt"), hierarchical=True)
@@ -297,8 +283,7 @@ def test_an_interruption_commits_no_take_with_a_clip_on_its_way(
             return kept(self, clips)
 
         monkeypatch.setattr(embed.Embedder, "embed", interrupted)
-        sink, tables, cfg = Shards(), plain(), CONFIG.replace(batch=4)
-        pending: Any = tuple(sources(tables, cfg, str(root)))  # type: ignore[arg-type]
+        sink = Shards()
         with pytest.raises(KeyboardInterrupt):
-            STAGE.run(Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", 1, tmp_path)))  # type: ignore[arg-type]
+            features(root, plain(), tmp_path, sink=sink)
         assert {name: table.num_rows for name, table in sink.tables.items()} == committed

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from action_token_fixture import CFG as TOKEN_CFG
-from action_token_fixture import with_motion
-from epic_probe_fixture import Kitchens, clip_details, clip_features
+from kitchens_fixture import CFG as TOKEN_CFG
+from kitchens_fixture import Kitchens, clip_details, clip_features, with_motion
 from planning_fixture import on_cpu
 from planning_world import Memory, run_stage
 from trajectory_fixture import good_take
-from video_fixture import in_process, write_video
+from video_fixture import decoded_here, write_video
 
 from schemas.annotation import SegmentDetails, Take
 from schemas.arrow import arrow_schema, rows_of, table_of
@@ -79,7 +78,8 @@ def filmed(folder: Path) -> Kitchens:
             action, take = number % len(COLOURS), f"epic:{split}_{number}"
             video = f"{split}_{number}.mp4"
             write_video(folder / video, 4 * RATE_HZ, width=48, height=48, fps=RATE_HZ, colour=COLOURS[action])
-            takes.append(a_take(take, video, split))
+            clock = {"duration_s": 4.0, "fps": float(RATE_HZ), "n_frames": 4 * RATE_HZ}
+            takes.append(good_take(take_id=take, name=take, split=split, capture=take, video=video, **clock))
             for position, at_s in enumerate(STARTS_S):
                 one = f"{take}:{position:04d}"
                 segments.append({"segment_id": one, "take_id": take, "split": split})
@@ -93,20 +93,9 @@ def filmed(folder: Path) -> Kitchens:
     return memory
 
 
-def a_take(take: str, video: str, split: str) -> Take:
-    clock = {"duration_s": 4.0, "fps": float(RATE_HZ), "n_frames": 4 * RATE_HZ}
-    return good_take(take_id=take, name=take, split=split, capture=take, video=video, **clock)
-
-
 NAME = "final/s0/probe"
 N_TEST = len(STARTS_S) * VIDEOS["test"]
 ONE = FULL.replace(epochs=1, rates=(1e-3,))
-
-
-@pytest.fixture
-def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No decoder has a process of its own, which imports for a second."""
-    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +106,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def memory(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
     """The stage on tiny videos."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip_stream, "run_jobs", in_process)
+    with decoded_here():
         memory = filmed(data)
         run_stage(STAGES["probe"], FULL, memory, tmp_path_factory.mktemp("probe"), 1, str(data))
         return memory
@@ -126,7 +114,6 @@ def memory(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
 
 @pytest.fixture(scope="module")
 def stream(memory: Kitchens, data: Path, tmp_path_factory: pytest.TempPathFactory) -> ClipStream:
-    """The clips of training and dev."""
     folder = tmp_path_factory.mktemp("stream")
     runtime, clips = Runtime(data_root=str(data), device="cpu", workers=1, scratch=folder), load_clips(memory, 256)
     rows = [row for split in ("train", "dev") for row in clips.rows(split).tolist()]
@@ -145,16 +132,12 @@ def test_every_trial_has_a_curve_on_dev_and_training_and_dev_chooses_one(memory:
     assert set(memory.entries["probe_models"].weights) == {NAME}
 
 
-def test_two_decoders_give_the_tokens_of_one(stream: ClipStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    views = [[stream.whole(row) for row in rows] for rows in ((0, 5, 2), (1, 4))]
-    many = dataclasses.replace(stream, runtime=dataclasses.replace(stream.runtime, workers=2))
-    found = list(many.tokens(views))
-    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
-    assert all(torch.equal(one, other) for one, other in zip(stream.tokens(views), found, strict=True))
-
-
-def visual(task: ProbeTask, cfg: ProbeConfig) -> list[GridProbe]:
+def visual_grid(task: ProbeTask, cfg: ProbeConfig) -> list[GridProbe]:
     return [GridProbe("final/probe", trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
+
+
+def are_equal(one: ChosenProbe, other: ChosenProbe) -> bool:
+    return all(torch.equal(one.weights[name], value) for name, value in other.weights.items())
 
 
 @pytest.fixture
@@ -165,16 +148,10 @@ def fitted(stream: ClipStream, memory: Memory, decoded_here: None) -> Callable[.
         folder: Path, cfg: ProbeConfig, told: EpochDone = lambda *_: None, checkpoint_s: float = 1e9
     ) -> ChosenProbe:
         task = probe_task(load_clips(memory, 256))
-        grid = visual(task, cfg)
         runtime = dataclasses.replace(on_cpu(folder, checkpoint_s=checkpoint_s), progress=told)
-        found = fit_full_probe.fit_side_by_side(grid, 0, task, cfg, stream, runtime)
-        return found["final/probe"]
+        return fit_full_probe.fit_side_by_side(visual_grid(task, cfg), 0, task, cfg, stream, runtime)["final/probe"]
 
     return fitted
-
-
-def are_equal(one: ChosenProbe, other: ChosenProbe) -> bool:
-    return all(torch.equal(one.weights[name], value) for name, value in other.weights.items())
 
 
 def test_a_trial_next_to_others_is_what_it_is_alone(
@@ -231,7 +208,7 @@ def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens,
     task, found = probe_task(load_clips(memory, 256)), []
     for clips_at_once in (1, 4):
         cfg = ONE.replace(clips_at_once=clips_at_once)
-        members = visual(task, cfg)
+        members = visual_grid(task, cfg)
         own = fit_full_probe.FullFit(fit_full_probe.ProbeGrid(members, 0), members, task, cfg, stream, 0)
         loss = own.loss(own.begin(torch.Generator().manual_seed(0))[0])
         loss.backward()

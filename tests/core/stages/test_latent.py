@@ -79,7 +79,6 @@ def test_settings_that_do_not_fit_are_refused() -> None:
 
 
 def looked_at(made: Memory) -> tuple[object, ...]:
-    """What the check of sight is given."""
     data = load_planning_data(made, "latent_plans")
     chain = chains_of(data)[0]
     fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))

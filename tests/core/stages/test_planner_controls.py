@@ -84,8 +84,6 @@ def at_one_horizon() -> Stage[PlannersConfig]:
 
 
 class Trained:
-    """A planner that was trained on some tables."""
-
     def __init__(self, memory: Memory, method: PlannerName, scratch: Path) -> None:
         own = Memory(dict(memory.tables))
         run_stage(at_one_horizon(), CFG.replace(methods=(method,)), own, scratch)

@@ -18,7 +18,7 @@ from plugins_fixture import MODULES, PACKAGE, installed, made_up, pip_install
 from synthetic_corpus import SKILL, corpus, predictions
 from synthetic_results import Tables as Memory
 from synthetic_results import built, report_inputs
-from test_features import decoded_here, features, plain, root, vectors, whole
+from test_features import features, plain, root, vectors, whole
 from test_smallest_corpora import run_all, world
 
 from schemas.arrow import rows_of
@@ -57,7 +57,7 @@ from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 
-__all__ = ["decoded_here", "root"]
+__all__ = ["root"]
 FROM = "@trajpilot-toys==1.0"
 TAKES = ("a", "b", "c", "d")
 LINES = [
@@ -114,7 +114,6 @@ def executed(run: RunOptions, config: PipelineConfig = CONFIG) -> list[Outcome]:
 
 
 def of_a_later_version(site: Path, folder: Path) -> Path:
-    """The same installation as version 1.1."""
     shutil.copytree(site, folder)
     info = (folder / "trajpilot_toys-1.0.dist-info").rename(folder / "trajpilot_toys-1.1.dist-info")
     (info / "METADATA").write_text((info / "METADATA").read_text().replace("Version: 1.0", "Version: 1.1"))

@@ -7,9 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
-from pose_errors import clip_error, joined, sim3_residual_m
-from poses_fixture import head
-from scipy.spatial.transform import Rotation
 
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
@@ -20,8 +17,6 @@ from trajpilot_core.data.two_motions import common
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows, scores_of, trained_on
-from trajpilot_core.poses.geometry import Poses
-from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table, verdict
 from trajpilot_core.report.tables.latex import latex_text
 from trajpilot_core.report.tables.table import DAGGER
@@ -184,27 +179,7 @@ def test_rows_use_the_segments_that_both_sources_have_and_without_any_nothing_is
     assert memory.trained == []
 
 
-def test_errors_of_a_clip_are_what_was_planted() -> None:
-    true = head(np.linspace(0, 2, 17))
-    path = Poses(Rotation.from_matrix(true.R).as_quat(), true.t_m)
-    motions = relative_motions(path, 1)[0]
-    exact = clip_error(joined(motions), path)
-    assert exact.rotation_deg == pytest.approx(0.0, abs=1e-4)
-    assert exact.position_m == pytest.approx(0.0, abs=1e-9)
-    motions[:, :3] *= 30.0
-    assert clip_error(joined(motions), path).position_m == pytest.approx(0.0, abs=1e-9), "the scale is free"
-    motions[3, 3:] += np.deg2rad([0.0, 2.0, 0.0])
-    bent = clip_error(joined(motions), path)
-    assert 1.9 < bent.rotation_deg < 2.1
-    assert bent.position_m > 0.0005
-    assert exact.turned_deg > 10
-    assert sim3_residual_m(np.zeros((17, 3)), path.t_m) == pytest.approx(exact.spread_m), "a path that says nothing"
-    rotation = Rotation.from_rotvec([0.3, -0.2, 1.0]).as_matrix()
-    assert sim3_residual_m(0.01 * path.t_m @ rotation.T + 5, path.t_m) == pytest.approx(0.0, abs=1e-12)
-
-
 def pose_bytes(memory: Memory) -> dict[str, object]:
-    """What the stage has left."""
     tables = {name: memory.table(name) for name in ("pose_scores", "pose_judgements", "pose_sources_curves")}
     weights = memory.entries[pose_sources.ENTRY].weights
     digests = {key: tensors_bytes(of_model) for key, of_model in weights.items()}

@@ -113,7 +113,7 @@ def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None
 
 
 def test_fold_chains_have_models_of_their_own_and_two_processes_give_the_bytes_of_one(tmp_path: Path) -> None:
-    memory = planning_world(SIZE)
+    memory = planning_world(replace(SIZE, train=6, dev=2, test=1, max_horizon=4))
     cfg = ALIGNMENT.replace(folds=2, seeds=(3,), train=SHORT.train)
     run_stage(alignment.STAGE, cfg, memory, tmp_path / "alignment")
     other = Memory(dict(memory.tables), dict(memory.entries))

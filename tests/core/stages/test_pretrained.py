@@ -1,7 +1,6 @@
 """A run that starts from another one: what it takes over, and what it refuses; the other run was trained here."""
 
 import json
-import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 from other_run import (
     NEW,
     THERE,
-    file_of_model,
-    flip_a_byte,
     model_digests,
     other_root,
     output_of,
@@ -66,7 +63,6 @@ def root(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(root: Path, name: str) -> Inputs:
-    """An entry of a run."""
     return resolve_inputs(LocalFolder(str(root)), replace(STAGES["report"], reads=(name,)), STAGES)
 
 
@@ -80,7 +76,6 @@ def folds_of(root: Path) -> dict[str, int]:
 
 
 def fails(root: Path, memory: Memory, config: PipelineConfig) -> str:
-    """Run on a world and return the error that ends it."""
     with pytest.raises(InputError) as refused:
         run_world(root, memory, config, until="predictor")
     return str(refused.value)
@@ -174,22 +169,22 @@ def test_takes_keep_their_folds_and_models_name_those_they_were_fitted_on_there_
     assert noted_fitted(predictors.about, CAPTURES)["final"] == [f"c{number}" for number in range(6)]
 
 
-def test_sizes_are_those_of_the_other_run_and_seeds_and_folds_those_of_this_one(other: Path, root: Path) -> None:
-    base = SETTINGS.replace(alignment=SETTINGS.alignment.replace(width=48, folds=1, holdout_share=0.2))
-    run_world(root, whole(), started(other, base), until="alignment")
-    found = alignment_config(entry(root, "e_tau"))
-    assert (found.width, found.train) == (THERE.alignment.width, THERE.alignment.train)
-    assert (found.folds, found.holdout_share) == (1, 0.2)
-
-
-def test_the_cheap_mode_imports_final_and_holds_out_what_it_has_not_seen(other: Path, root: Path) -> None:
-    run_world(root, whole(), started(other, CHEAP), until="scorer")
+def test_the_cheap_mode_imports_final_in_its_sizes_and_places_and_holds_out_what_it_has_not_seen(
+    other: Path, root: Path
+) -> None:
+    """Seeds and folds are those of this run, whose horizon is shorter."""
+    base = CHEAP.replace(alignment=CHEAP.alignment.replace(width=48, holdout_share=0.1))
+    run_world(root, world(replace(SIZE, max_horizon=3)), started(other, base), until="scorer")
     e_tau, predictors = entry(root, "e_tau"), entry(root, "predictors")
     held = [name for name, fold in folds_of(root).items() if fold == 0]
     assert len(held) == 1
     assert held[0] in NEW
     assert e_tau.keys == ("final/s0/e_tau",)
     assert held[0] not in noted_fitted(predictors.about)["final"]
+    found = alignment_config(e_tau)
+    assert (found.width, found.train) == (THERE.alignment.width, THERE.alignment.train)
+    assert (found.folds, found.holdout_share) == (1, 0.1)
+    assert json.loads(predictors.about["shape"])["max_horizon"] == SIZE.max_horizon
     words = fails(root, there_world(), started(other, CHEAP))
     assert "fold 0 has no training take here" in words
     assert "alignment.folds=2" in words
@@ -283,6 +278,11 @@ def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may
         (whole(), {"seeds": (0, 5)}, ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
         (whole(), {"folds": 3}, ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
         (Memory({**whole().tables, "text_bank": renamed}), {}, ("embedded by another, those of",)),
+        (
+            world(replace(SIZE, max_horizon=5)),
+            {},
+            ("horizon (5, 16) there, (6, 16) here; step (4, 16) there, (5, 16)",),
+        ),
     ):
         said = fails(root, memory, config.replace(alignment=config.alignment.replace(**change)))
         assert [part for part in words if part not in said] == []
@@ -290,25 +290,3 @@ def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
     with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3'; allowed are file"):
         run_world(root, whole(), away_too, until="alignment", protocols=("file",))
-
-
-def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: Path, root: Path) -> None:
-    words = fails(root, world(replace(SIZE, max_horizon=5)), started(other))
-    assert "horizon (5, 16) there, (6, 16) here; step (4, 16) there, (5, 16) here" in words
-    run_world(root, world(replace(SIZE, max_horizon=3)), started(other, CHEAP), until="predictor")
-    shape = json.loads(entry(root, "predictors").about["shape"])
-    assert shape["max_horizon"] == SIZE.max_horizon
-
-
-def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
-    other: Path, root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    there = Path(shutil.copytree(other, tmp_path / "there"))
-    config = started(there)
-    flip_a_byte(file_of_model(there, "predictor", "predictors", "final/s0/endpoint_traj"))
-    with caplog.at_level(logging.INFO, "trajpilot"):
-        words = fails(root, whole(), config)
-    assert f"3 E_tau imported from {there}" in caplog.text
-    assert f"initial weights from {there}" in caplog.text
-    assert words.startswith("predictor.pretrained: ")
-    assert "is damaged: sha256" in words

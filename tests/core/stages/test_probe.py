@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from epic_probe_fixture import NEW, SMALL, VIDEOS, Kitchens, kitchens, probed
+from kitchens_fixture import NEW, SMALL, VIDEOS, Kitchens, kitchens, probed
 
 from schemas.arrow import rows_of
 from schemas.events import ProbeConfig, ProbeScore

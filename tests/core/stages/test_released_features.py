@@ -32,7 +32,8 @@ ONE_ROW_S = 16 / 30
 
 
 def recorded() -> Take:
-    return take("a").replace(take_id="egoexo4d:a", camera="aria01_214-1", duration_s=LENGTH_S)
+    place = {"take_id": "egoexo4d:a", "name": "clip", "video": "Tea/trim_videos/clip.mp4", "camera": "aria01_214-1"}
+    return take("a").replace(**place, duration_s=LENGTH_S)
 
 
 def segments() -> list[Segment]:
@@ -52,13 +53,11 @@ def saved(content: object) -> bytes:
     return buffer.getvalue()
 
 
-def compute(
-    folder: Path, files: dict[str, bytes], cfg: FeatureConfig = CONFIG, of: Callable[[], Take] = recorded
-) -> Shards:
+def compute(folder: Path, files: dict[str, bytes], cfg: FeatureConfig = CONFIG) -> Shards:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    inputs, shards = tables_of([of()], segments()), Shards()
+    inputs, shards = tables_of([recorded()], segments()), Shards()
     assert STAGE.sources is not None
     pending = tuple(STAGE.sources(inputs, cfg, ""))  # type: ignore[arg-type]
     runtime = Runtime(str(folder), "cpu", 1, folder / "scratch")
@@ -157,27 +156,18 @@ PATHS = {
 }
 
 
-def clip_take() -> Take:
-    known = {"take_id": "egoexo4d:a", "name": "clip", "video": "Tea/trim_videos/clip.mp4", "duration_s": LENGTH_S}
-    return take("a").replace(**known)
-
-
 def of_set(folder: Path, of: ReleasedFeatures, content: bytes | np.ndarray | None, **changes: object) -> Shards:
     """Run the stage on the same segments with the rows of one set, or with a file in their place."""
     cfg = FeatureConfig(source="released", released=of.name, precision="fp32").replace(**changes)
     if isinstance(content, np.ndarray):
         content = written(of, content)
-    return compute(folder, {} if content is None else {PATHS[of.name]: content}, cfg, clip_take)
+    return compute(folder, {} if content is None else {PATHS[of.name]: content}, cfg)
 
 
 def written(released: ReleasedFeatures, rows: np.ndarray) -> bytes:
     if released.suffix == ".pt":
         return saved(torch.from_numpy(rows.copy()))
     return zipped(feats=rows) if released.suffix == ".npz" else array_bytes(rows)
-
-
-def planted_in(released: ReleasedFeatures) -> np.ndarray:
-    return planted(LENGTH_S, released).numpy()
 
 
 def array_bytes(rows: np.ndarray) -> bytes:
@@ -197,7 +187,7 @@ def zipped(**arrays: np.ndarray) -> bytes:
 def test_each_segment_gets_the_rows_of_its_own_time_and_a_shift_by_one_row_is_seen(tmp_path: Path) -> None:
     """Numbers of any size and order of bytes are read as what they say."""
     for released in (SWINL, I3D, SLOWFAST):
-        rows, row_s = planted_in(released), released.clock.stride / released.clock.rate_hz
+        rows, row_s = planted(released=released).numpy(), released.clock.stride / released.clock.rate_hz
         right = of_set(tmp_path, released, rows)
         assert right.rejects["egoexo4d:a"] == []
         moved = times_of(of_set(tmp_path, released, np.roll(rows, 1, axis=0)))[1]
@@ -212,7 +202,7 @@ def test_each_segment_gets_the_rows_of_its_own_time_and_a_shift_by_one_row_is_se
 def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_no_code(tmp_path: Path) -> None:
     target = tmp_path / "executed"
     for released in (I3D, SLOWFAST):
-        rows = planted_in(released)
+        rows = planted(released=released).numpy()
         for code, *contents in (
             (RejectCode.FEATURES_MISSING, None),
             (RejectCode.FEATURES_MALFORMED, np.array([Marker(target)], object), written(released, rows)[:300]),
@@ -227,7 +217,7 @@ def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_
 def test_an_archive_without_its_array_or_that_would_fill_the_memory_costs_its_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = planted_in(SLOWFAST)
+    rows = planted(released=SLOWFAST).numpy()
     assert not of_set(tmp_path, SLOWFAST, zipped(other=rows, feats=rows)).rejects["egoexo4d:a"]
     (found,) = of_set(tmp_path, SLOWFAST, zipped(features=rows)).rejects["egoexo4d:a"]
     assert "contains features.npy of None bytes, expected feats.npy" in found.detail
@@ -241,7 +231,7 @@ def test_an_archive_without_its_array_or_that_would_fill_the_memory_costs_its_ta
 
 
 def test_tokens_are_rows_inside_the_segment_in_the_order_of_time_and_none_sees_what_comes_after(tmp_path: Path) -> None:
-    shards = of_set(tmp_path, SLOWFAST, planted_in(SLOWFAST), tokens="temporal", n_frames=8)
+    shards = of_set(tmp_path, SLOWFAST, planted(released=SLOWFAST).numpy(), tokens="temporal", n_frames=8)
     table = shards.tables["egoexo4d:a"]
     assert (table.schema.metadata or {})[b"tokens"] == b"4"
     assert shards.codes("egoexo4d:a") == [RejectCode.FEATURES_OUTSIDE]  # the segment that is shorter than a row

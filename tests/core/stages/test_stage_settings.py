@@ -8,10 +8,8 @@ from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-import yaml
 from checkout import CHECKOUT
 
-from deployments.settings import CPU_POOL, GPU_POOL
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
 from schemas.training import TrainConfig
@@ -76,29 +74,12 @@ def test_the_lists_hold_what_the_settings_name_and_a_word_that_only_one_has_is_f
         check_names(VIDEO_ENCODERS, FeatureConfig, "model")
 
 
-STAGES_PAGE, OPERATIONS = CHECKOUT / "docs" / "stages.md", CHECKOUT / "docs" / "operations.md"
+STAGES_PAGE = CHECKOUT / "docs" / "stages.md"
 
 
 def table_rows(text: str) -> list[str]:
-    """Stages of the table of stages, in order."""
     table = text.partition("| stage | reads | writes |")[2].partition("\n\n")[0]
     return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-
-
-def pools_of_page(text: str) -> dict[str, set[str]]:
-    """Pool -> deployments, as the first paragraphs state them."""
-    pools = re.compile(r"`(trajpilot-[cg]pu)` for (?:stages that need a GPU|the rest) \(([^)]*)\)")
-    return {pool: set(re.findall(r"`([\w-]+)`", names)) for pool, names in pools.findall(" ".join(text.split()))}
-
-
-def pools_declared() -> dict[str, set[str]]:
-    """The same as the Prefect file and the list of stages have it; a pool that depends on the recipe counts as CPU."""
-    pools: dict[str, set[str]] = {GPU_POOL: set(), CPU_POOL: set()}
-    for item in yaml.safe_load((CHECKOUT / "deployments" / "prefect.yaml").read_text())["deployments"]:
-        pools[item["work_pool"]["name"]].add(item["name"])
-    for stage in EVERY_STAGE.values():
-        pools[GPU_POOL if stage.uses_gpu is True else CPU_POOL].add(stage.name.replace("_", "-"))
-    return pools
 
 
 def test_the_table_of_stages_has_every_stage_in_order_and_a_row_that_is_missing_or_elsewhere_is_seen() -> None:
@@ -111,10 +92,3 @@ def test_the_table_of_stages_has_every_stage_in_order_and_a_row_that_is_missing_
         text, n_changed = re.subn(before, after, STAGES_PAGE.read_text())
         assert n_changed == 1
         assert table_rows(text) != list(EVERY_STAGE)
-
-
-def test_the_page_for_operators_lists_the_deployments_of_each_pool() -> None:
-    assert pools_of_page(OPERATIONS.read_text()) == pools_declared()
-    moved, n_changed = re.subn(r"`scorer`,\s", "", OPERATIONS.read_text(), count=1)
-    assert n_changed == 1
-    assert pools_of_page(moved) != pools_declared()

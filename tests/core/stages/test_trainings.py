@@ -41,7 +41,6 @@ def memory() -> Memory:
 
 @pytest.fixture(scope="module")
 def base(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root in which everything is trained."""
     root = tmp_path_factory.mktemp("base") / "root"
     assert counts(run_world(root, memory)) == ALL
     return root
@@ -62,7 +61,6 @@ def all_models(root: Path) -> dict[str, str]:
 
 
 def changed(memory: Memory, name: str, take: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Memory:
-    """The world with the rows of one take of one table changed."""
     table = memory.tables[name]
     rows = [change(row) if row["take_id"] == take else row for row in table.to_pylist()]
     return Memory({**memory.tables, name: pa.Table.from_pylist(rows, schema=table.schema)})

@@ -9,7 +9,7 @@ import latent_fixture
 import pytest
 import shots_fixture
 import torch
-from action_token_fixture import CFG as TOKEN_CFG
+from kitchens_fixture import CFG as TOKEN_CFG
 from latent_fixture import made_up
 from planning_fixture import on_cpu
 from torch import Tensor
