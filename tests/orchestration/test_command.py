@@ -164,6 +164,6 @@ def test_the_command_of_the_page_ends_well_and_report_and_ui_show_the_row(ran: R
     assert "MethodError" not in said
     page = (root / "reports" / "report.html").read_text()
     assert NAME in page
-    assert f'data-metric="{METRIC}"' in page
+    assert f">{METRIC}</abbr>" in page
     for key in ("report-summary", "evaluation-accuracy"):
         assert NAME in artifact(root, key), key

@@ -187,18 +187,18 @@ def test_what_the_ui_shows_and_the_papers_tables_know_the_row_or_miss_its_plugin
     results = results_of(rows_of(Metric, memory.table("metrics")), [])
     run = PaperRun("runs/a", ATOMIC_CORPUS, results, {}, is_simulated=True, evaluation=ROWS)
     with installed(site):
-        assert "report.html" in summary(found, "report.html")  # type: ignore[arg-type]
-        assert isinstance(draw("evaluation", figure_rows.ACCURACY, found), Picture)  # type: ignore[arg-type]
+        assert "report.html" in summary(found, "report", "report.html")  # type: ignore[arg-type]
+        assert isinstance(draw(figure_rows.ACCURACY, found), Picture)  # type: ignore[arg-type]
         with plugins_listed([run, run]):
             assert cells_of([run])
     with pytest.raises(InputError, match="the plugin most_frequent"):
-        summary(found, "report.html")  # type: ignore[arg-type]
+        summary(found, "report", "report.html")  # type: ignore[arg-type]
     with (
         pytest.raises(InputError, match=r"runs/a was evaluated with rows .* the plugin most_frequent"),
         plugins_listed([run]),
     ):
         pass
-    drawn = draw("evaluation", figure_rows.ACCURACY, found)  # type: ignore[arg-type]
+    drawn = draw(figure_rows.ACCURACY, found)  # type: ignore[arg-type]
     assert isinstance(drawn, NotDrawn)
     assert "the plugin most_frequent" in drawn.reason
 

@@ -9,7 +9,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
-from trajpilot_core.report.offline import Section, TablePage
+from trajpilot_core.report.offline import Page, Section
 from trajpilot_core.report.tables.latex import floating, latex_text
 from trajpilot_core.report.tables.table import NOTHING
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, printed
@@ -49,7 +49,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         pacsv.write_csv(rows, files[-2])
         pq.write_table(rows, files[-1])
     page = out / PAGE
-    page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
+    page.write_bytes(Page(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
     return [page, *files]
 
 
