@@ -195,7 +195,6 @@ def _page(shown: Shown) -> Page:
     warnings = [WARNING] if read.simulated else []
     warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
     opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
-    legend = f" {LEGEND}" if results.undertrained else ""
     sections = [
         *_of_results(shown),
         Section("horizon", "Over the horizon", (), charts["horizon"], HORIZON, main_legend(material)),
@@ -213,7 +212,7 @@ def _page(shown: Shown) -> Page:
         question=story_of(results.variants()).question,
         state=verdict.state,
         alarm=f"{ALARM} {'; '.join(shown.bounds.broken)}." if shown.bounds.broken else "",
-        opening=Section("opening", "", opening, charts["summary"], f"Percent, with 95 % intervals over takes.{legend}"),
+        opening=Section("opening", "", opening, charts["summary"], "Percent, with 95 % intervals over takes."),
         checked=[
             *map(_chip, _groups(read.judgements)),
             (BOUNDED.get(shown.bounds.state, "open"), f"Ceilings {shown.bounds.state}"),
@@ -226,12 +225,13 @@ def _of_results(shown: Shown) -> list[Section]:
     results, cfg = shown.results, shown.cfg
     first = [table for id_, table in shown.tables.items() if id_.startswith("closed-")]
     rest = [table for id_, table in shown.tables.items() if not id_.startswith(("closed-", "opening", "against-"))]
+    legend = f"\n{LEGEND}" if results.undertrained else ""
     meanings = "; ".join(f"{name}: {METRICS[name].description}" for name in of_table("open"))
     printed = [published.published_for(results, cfg), published.anticipation_for(results, cfg)]
     source = "; ".join(table.source for table in printed if table)
     compared = published.published_table([row for table in printed for row in published.comparisons(results, table)])
     return [
-        Section("results", "Results", [*first, *rest], text=f"{RESULTS} {meanings}.", n_open=len(first) + 1),
+        Section("results", "Results", [*first, *rest], text=f"{RESULTS}\n{meanings}.{legend}", n_open=len(first) + 1),
         Section(
             "ceilings", f"Ceilings: {shown.bounds.state}", shown.bounds.tables, (), shown.bounds.headline, n_open=0
         ),
@@ -286,7 +286,7 @@ def _of_run(shown: Shown, training: Sequence[Chart]) -> list[Section]:
         Section("data", "Data health", [*counted, *([problems] if problems.rows else [])], n_open=2),
         Section("gallery", "Gallery", body=shown.gallery),
         Section("rows", "Rows", [Table("What each row is given", ("row", "besides Start and Goal"), rows)], n_open=0),
-        Section("limits", "Limits", text=" ".join(loaded.limits(read, shown.cfg))),
+        Section("limits", "Limits", text="\n".join(loaded.limits(read, shown.cfg))),
     ]
 
 
