@@ -24,7 +24,6 @@ from schemas.planners import PlannersConfig
 from schemas.poses import PoseSourcesConfig, TrajectoryConfig, VideoMotionsConfig
 from schemas.training import (
     AlignmentConfig,
-    ClassHeadSettings,
     IntervalConfig,
     JointDecodingConfig,
     PredictorConfig,
@@ -186,8 +185,8 @@ class CompletedReport(ReportConfig):
     """Reader of the takes, shown in the header; it decides whether published numbers may be shown."""
     is_closed: bool = False
     """Answers are classes, not labels."""
-    heads: ClassHeadSettings | None = None
-    """How class heads rank labels; None: they are ranked by their texts."""
+    has_heads: bool = False
+    """Class heads rank the labels, not their texts."""
     alignment_from: OtherRun | None = None
     """Source of E_tau; None: trained in this run."""
     has_token: bool = False

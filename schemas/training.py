@@ -39,16 +39,6 @@ class ClosedDecodingConfig(Record):
     """Restrict answers to the labels that the window's scenario allows."""
 
 
-class ClassHeadSettings(Record):
-    """Settings of a closed benchmark from the paper's table of hyperparameters and its text."""
-
-    bridge_weight: float = Field(ge=0)
-    """lambda_bridge: weight of the open predictor's loss."""
-    decoding: ClosedDecodingConfig
-    candidates: int = Field(ge=1)
-    """K, candidates of the Scorer."""
-
-
 KEYSTEP_DECODING = ClosedDecodingConfig(weight=1.5, smoothing=0.5, temperature=1.0, is_masked=True)
 """Ego-Exo4D Keystep, 375 classes."""
 GOALSTEP_DECODING = ClosedDecodingConfig(weight=0.05, smoothing=0.05, temperature=1.2, is_masked=True)

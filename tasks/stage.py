@@ -77,7 +77,7 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
     mark = f"{outcome.ref.fingerprint[:12]}{'' if config.report.frames else ', without frames'}"
     for figure in figures_of(name):  # unless the UI has the picture of just that content
         if not is_shown(artifact_key(f"{name}-{figure.name}"), mark):
-            publish_picture(name, draw(name, figure, committed_under(config, run)), mark)
+            publish_picture(name, draw(figure, committed_under(config, run)), mark)
     state_name = "Cached" if outcome.cached else "Completed"
     return Completed(name=state_name, message=outcome.message(), data=outcome.ref)
 
@@ -135,13 +135,13 @@ def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
     """Copy the report's documents to `<root>/reports`, publish the summary with a link, log main figures and path."""
     # Imported here because it loads torch, which registering a deployment does not need.
-    from trajpilot_core.report.summary import SUMMARIES, main_figures
+    from trajpilot_core.report.summary import main_figures, summary
 
     path = place_documents(report, run.root)
     committed = committed_under(config, run)
     link = link_to(path)  # none where the UI cannot serve it
     linked = f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
-    publish_page("report-summary", TITLE, linked + SUMMARIES[report.stage](committed, path))
+    publish_page("report-summary", TITLE, linked + summary(committed, report.stage, path))
     for line in main_figures(committed, report.stage):
         LOG.info("%s", line)
     LOG.info("%-13s %s", "report", path)

@@ -28,9 +28,6 @@ READS_ITS_OWN = {
     "trajpilot_core/corpora/formats/strict.py",  # a list record by record; what is wrong, `parse_json` states
     "trajpilot_core/engine/execution/execute.py",
     "trajpilot_core/engine/resolve.py",
-    "trajpilot_core/report/action_page.py",
-    "trajpilot_core/report/committed.py",
-    "trajpilot_core/report/gallery/windows.py",
     "trajpilot_core/stages/token_parts.py",
     "trajpilot_core/store/reading.py",
     "trajpilot_core/video/child.py",

@@ -40,10 +40,6 @@ class ActionMetric:
     over: Literal["classes", "clips"] = "classes"
     """classes: recall of each class that occurs, then their unweighted mean; clips: share of the clips."""
 
-    def is_fixed(self, n_classes: int) -> bool:
-        """Return whether every ranking of so many classes has the same value: all of them are among the first k."""
-        return self.k >= n_classes
-
 
 VERB = ActionMetric("Verb", "class-mean recall of the verb among five", "verb")
 NOUN = ActionMetric("Noun", "class-mean recall of the noun among five", "noun")

@@ -95,12 +95,6 @@ def published_of(corpus: str, *, is_closed: bool) -> PublishedTable | None:
     return None
 
 
-def published_settings(corpus: str) -> dict[str, float]:
-    """Return the hyperparameters of a closed benchmark, as the paper's table names them; empty for another corpus."""
-    rows = table_rows(CLOSED_SETTINGS)
-    return {row["metric"]: float(row["value"]) for row in rows if row["row"] == BENCHMARKS.get(corpus)}
-
-
 def _atomic() -> PublishedTable:
     rows = table_rows(ATOMIC)
     values: dict[tuple[TablePlace, str, str], float] = {

@@ -14,7 +14,7 @@ from trajpilot_core.predict.answers import Clips, Given
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, three_views
-from trajpilot_core.report.offline import render_offline
+from trajpilot_core.report.offline import rendered
 
 SHOT_PX = 224
 ShownFrames = tuple[tuple[float, Thumbnail], ...]
@@ -123,7 +123,7 @@ def head_paths(
 
 def render(plan: Plan, scene: Scene) -> bytes:
     """Render the page of a plan; every text of the data is escaped."""
-    return render_offline(
+    return rendered(
         "plan.html.j2",
         plan=plan,
         scene=scene,
@@ -131,7 +131,7 @@ def render(plan: Plan, scene: Scene) -> bytes:
         views=three_views(scene.paths, scene.unit),
         role=role,
         gate=gate_said,
-    )
+    ).encode()
 
 
 def role(position: int, horizon: int) -> str:

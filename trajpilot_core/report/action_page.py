@@ -5,7 +5,6 @@ of a simulated world. Source: docs/decisions/epic-probe.md, docs/decisions/epic-
 """
 
 import functools
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +26,12 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.evaluation.action_scores import judge_actions
 from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TOKEN_MODELS, TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
-from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, ActionPart, LabelSpace
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, LabelSpace
 from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import FORMAT, Section, TablePage, checks_section, records
+from trajpilot_core.report.offline import FORMAT, Page, Section, checks_section, records
 from trajpilot_core.report.tables.table import LEGEND, Cell, Table, Value, marked
 from trajpilot_core.report.verdict import below_floors, comparison, placed
 from trajpilot_core.store.reading import Inputs
@@ -62,8 +61,6 @@ ROWS = (
     "equal parts. Nothing was predicted ahead."
 )
 NOT_RUN = "not run: TrajPilot’s token in the probe (rows No-Traj, Scorer, Oracle and their controls)"
-Classes = Mapping[ActionPart, int]
-"""Part -> number of its classes; empty where no probe was trained."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,6 @@ class ActionResults:
 
     scores: list[ProbeScore]
     checks: list[Judgement]
-    classes: Classes
     has_token: bool = False
     contrasts: Sequence[TokenContrast] = ()
     curves: Sequence[CurvePoint] = ()
@@ -90,8 +86,8 @@ class ActionResults:
     def tables(self) -> list[Table]:
         """Return the tables of the probe, then those of its rows with a token."""
         weak = self.undertrained
-        tokens = token_tables(self.scores, self.contrasts, self.classes, weak) if self.has_token else []
-        return [*result_tables(self.scores, self.classes, weak), *tokens]
+        tokens = token_tables(self.scores, self.contrasts, weak) if self.has_token else []
+        return [*result_tables(self.scores, weak), *tokens]
 
     def trainings(self) -> list[tuple[str, list[CurvePoint]]]:
         """Return (title, curves) of the models that make the token, and of the probes that read it, in chain `final`.
@@ -105,49 +101,21 @@ class ActionResults:
         return [("action_token", makers), ("fine-tuned probes", tuned)]
 
 
-def action_results(table: Callable[[str], pa.Table], about: Mapping[str, str], *, has_token: bool) -> ActionResults:
+def action_results(table: Callable[[str], pa.Table], *, has_token: bool) -> ActionResults:
     """Read the results of a run.
 
     Args:
         table: returns a table by its name.
-        about: description of the probes.
         has_token: whether the rows with a token were requested.
     """
     stages, tuned = (("probe", "token"), ("token_curves", "token_tuned_curves")) if has_token else (("probe",), ())
     return ActionResults(
         [row for stage in stages for row in rows_of(ProbeScore, table(f"{stage}_scores"))],
         [row for stage in stages for row in rows_of(Judgement, table(f"{stage}_checks"))],
-        classes_of(about),
         has_token,
         rows_of(TokenContrast, table("token_contrasts")) if has_token else (),
         [row for name in tuned for row in rows_of(CurvePoint, table(name))],
     )
-
-
-def classes_of(about: Mapping[str, str]) -> Classes:
-    """Return how many classes each part has, from the description of the probes."""
-    return {part: len(columns) for part, columns in json.loads(about.get("classes", "{}")).items()}
-
-
-def metric_columns(classes: Classes) -> tuple[str, ...]:
-    """Return the headers of the metrics; one with too few classes to vary is marked."""
-    return tuple(
-        f"{name} (fixed: {classes[spec.part]} {spec.part}s, the best {spec.k} count)"
-        if name in fixed_metrics(classes)
-        else name
-        for name, spec in EPIC_METRICS.items()
-    )
-
-
-def fixed_metrics(classes: Classes) -> list[str]:
-    """Return the metrics with too few classes to vary, whatever is answered."""
-    return [name for name, spec in EPIC_METRICS.items() if spec.part in classes and spec.is_fixed(classes[spec.part])]
-
-
-def fixed_note(classes: Classes) -> str:
-    """Return the explanation of `fixed` in a header; empty where no metric is."""
-    note = " Fixed: no more classes than answers that count, so every row has the same value, whatever it answers."
-    return note if fixed_metrics(classes) else ""
 
 
 def by_space(
@@ -155,7 +123,6 @@ def by_space(
     header: tuple[str, ...],
     lines: Sequence[tuple[tuple[str, ...], str, str]],
     scores: Sequence[ProbeScore],
-    classes: Classes,
     note: str,
     rules: tuple[int, ...],
     *,
@@ -178,43 +145,41 @@ def by_space(
         cells = [value_cell(by_cell[space, subset, row, metric]) for metric in EPIC_METRICS]
         return (*heads, *cells, *(sizes[:1] if has_sizes else ()))
 
-    columns = (*header, *metric_columns(classes), *(("clips, classes of actions",) if has_sizes else ()))
+    columns = (*header, *EPIC_METRICS, *(("clips, classes of actions",) if has_sizes else ()))
     rows = {space: tuple(line(space, *of_line) for of_line in lines) for space in SPACES}
     titles = {space: title.format(clips=SPACE_WORDS[space], scored=SCORED_AS[space]) for space in SPACES}
     return [Table(titles[space], columns, rows[space], note, rules=rules) for space in SPACES]
 
 
-def result_tables(scores: Sequence[ProbeScore], classes: Classes, weak: frozenset[str] = frozenset()) -> list[Table]:
+def result_tables(scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset()) -> list[Table]:
     """Return the tables of the probe and its floor, rows by set; none without scores."""
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
-    note += fixed_note(classes) + (f" {LEGEND}" if weak.intersection(NAMES) else "")
+    note += f" {LEGEND}" if weak.intersection(NAMES) else ""
     title, header = "Anticipation, {clips}, {scored}", ("set", "row")
     lines = [((subset, marked(NAMES[row], row, weak)), subset, row) for subset, row in product(SUBSETS, NAMES)]
     rules = tuple(len(NAMES) * at for at in range(1, len(SUBSETS)))
-    return by_space(title, header, lines, scores, classes, note, rules, has_sizes=True) if scores else []
+    return by_space(title, header, lines, scores, note, rules, has_sizes=True) if scores else []
 
 
-def token_tables(
-    scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast], classes: Classes, weak: frozenset[str]
-) -> list[Table]:
+def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast], weak: frozenset[str]) -> list[Table]:
     """Return the tables of the rows with a token, of all clips, and that of the differences."""
     note = (
         "Percent. Every row starts from the visual probe and is fine-tuned for the same number of epochs on the same "
         f"clips; the first {len(TOKEN_CONTROLS)} are controls, which see nothing of the clip but its pixel tokens. "
         "Oracle sees the head motion of the action itself: a condition, not a prediction. Means over the seeds; "
-        "intervals over test videos, for one seed only." + fixed_note(classes)
+        "intervals over test videos, for one seed only."
     ) + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else "")
     lines = [((marked(method.name, method.id, weak), method.given), "overall", method.id) for method in TOKEN_METHODS]
     rules = (len(TOKEN_CONTROLS), len(TOKEN_METHODS) - 1)
-    tables = by_space("With TrajPilot’s token, {clips}", ("row", "the token"), lines, scores, classes, note, rules)
+    tables = by_space("With TrajPilot’s token, {clips}", ("row", "the token"), lines, scores, note, rules)
     of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
     differences: list[tuple[Cell, ...]] = []
     for row, against in dict.fromkeys((contrast.row, contrast.against) for contrast in contrasts):
         cells = [of[row, against, metric] for metric in EPIC_METRICS]
         values = [Value(contrast.difference, contrast.low, contrast.high, digits=2) for contrast in cells]
         differences.append((TOKEN_NAMES[row], TOKEN_NAMES[against], *values))
-    header = ("row", "less", *metric_columns(classes))
+    header = ("row", "less", *EPIC_METRICS)
     note = "Points, every tested clip, means over the seeds; intervals are paired, over test videos."
     return [*tables, Table("Differences on the same clips", header, tuple(differences), note)]
 
@@ -235,7 +200,7 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     Args:
         inputs: the entries that the stage reads of a corpus without plans.
     """
-    results = action_results(inputs.table, inputs.models("probe_models").about, has_token=cfg.has_token)
+    results = action_results(inputs.table, has_token=cfg.has_token)
     tables = results.tables()
     curves = [("probe", rows_of(CurvePoint, inputs.table("probe_curves"))), *results.trainings()]
     rejects = {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages}
@@ -248,7 +213,7 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     warnings = [WARNING] if is_simulated else []
     warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
     published = () if warnings else (published_table(),)
-    page = TablePage(
+    page = Page(
         f"TrajPilot on {where}",
         "; ".join(warnings) or protocol,
         [
@@ -264,7 +229,7 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     return page.documents(
         ("report.html", "report.json", "metrics.tex"),
         tables,
-        warnings,
+        "; ".join(warnings),
         format=FORMAT,
         scores=records(results.scores),
         judgements=records(results.judgements),
@@ -300,7 +265,7 @@ def facts(
     """Return the lines below the title."""
     splits = segments["split"].to_pylist()
     counted = ", ".join(f"{splits.count(split):,} {split}" for split in ("train", "dev", "test"))
-    lost = sum(health.lost_units(rejects).values())
+    lost = sum(sum(table["n_units"].to_pylist()) for table in rejects.values())
     of_probe = [score for score in results.scores if score.row in NAMES]
     seeds = sorted({score.seed for score in of_probe})
     trials = sorted({score.trial for score in of_probe if score.trial})

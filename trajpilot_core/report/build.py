@@ -1,35 +1,37 @@
 """Builds the report of a corpus with plans: reads the tables, draws, renders one offline page, JSON and LaTeX."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import JsonValue
+from markupsafe import Markup
 
 from schemas.config import CompletedReport
+from schemas.features import released_note
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Judgement
+from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Runtime
 from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
-from trajpilot_core.metrics import METRICS
+from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.report import health, loaded
-from trajpilot_core.report.figures import report_charts
+from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.drawing.charts import Chart
+from trajpilot_core.report.figures import ReportSection, report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.rows import main_legend
 from trajpilot_core.report.gallery import windows as gallery
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, three_views
-from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
-from trajpilot_core.report.tables import latex, published
+from trajpilot_core.report.offline import FORMAT, Page, Section, checks_table, records, rendered
+from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables import results as tables
-from trajpilot_core.report.tables.ceilings import ceilings_of
-from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
-from trajpilot_core.report.tables.table import LEGEND, SIGNS, number
+from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
+from trajpilot_core.report.tables.table import LEGEND, Table, number, records_table, row_label
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 from trajpilot_core.store.reading import Inputs
 
-GATE_IDENTITY = "identity: overall gain = open rate"
 OTHER = "Other checks"
 GROUPS = {
     "demo": "What the demo must show",
@@ -38,6 +40,33 @@ GROUPS = {
     "ceiling": "No row knows more than it can",
     "identity": "Identities that hold by definition",
 }
+BOUNDED = {"kept": "ok", "broken": "mixed", "warned": "mixed"}
+"""State of the ceilings -> of a group of checks."""
+RESULTS = (
+    "Values in percent, ED in steps; in brackets the 95 % interval over takes. Bold: the best of the rows that count "
+    "as trained and do not see the truth, if it is above every floor and not tied at the printed digits. In "
+    "differences ▲ ▼ mark intervals that exclude zero. Oracle is a condition (true head motion), not an upper bound."
+)
+HORIZON = "Bands are 95 % intervals over takes."
+GAINS = (
+    "A retrieved trajectory contains no information about the middle of this window beyond its endpoints. A gain over "
+    "No-Traj therefore has other sources: the window’s own motion during Start and Goal, the candidates’ labels, their "
+    "trajectories, or averaging. Each line compares a row with one that lacks a part of it; ▲ ▼ mark intervals that "
+    "exclude zero."
+)
+GATE = (
+    "The gate decides for each window whether a retrieved trajectory is used; where it is closed, the answer of "
+    "No-Traj is returned. The overall gain is therefore the open rate times the gain on the opened windows."
+)
+POOL = "“oracle” columns use the truth: a diagnostic, not a row."
+ALARM = (
+    "A row is above its ceiling. That is impossible: either it saw something that it must not see, or the ceiling is "
+    "wrong. Do not rely on any figure of this page until the cause is known."
+)
+TRAINING = (
+    "Chain final, first seed. The epoch with the best dev score is kept; dev takes are part of no training and of no "
+    "retrieval bank."
+)
 
 
 class Report(NamedTuple):
@@ -48,6 +77,18 @@ class Report(NamedTuple):
     n_examples: int
 
 
+class Shown(NamedTuple):
+    """What the page shows of a run."""
+
+    read: loaded.Loaded
+    results: tables.Results
+    cfg: CompletedReport
+    bounds: Ceilings
+    tables: Mapping[str, Table]
+    """Id -> table, in reading order."""
+    gallery: Markup
+
+
 def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
     """Build all documents; `runtime`: the folder of the videos, and the number of decoders."""
     steps = CountedSteps(runtime.progress, after=3)
@@ -55,46 +96,44 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     read = loaded.load(inputs, stages)
     results = tables.results_of(read.metrics, read.judgements)
     drawn = gallery.draw_gallery(inputs, cfg)
-    shown = gallery.examples(drawn, gallery.load_facts(drawn, inputs), gallery.load_threshold(inputs))
+    examples = gallery.examples(drawn, gallery.load_facts(drawn, inputs))
     files = gallery.video_files(drawn, inputs) if cfg.frames else {}
     steps.begin("decoding the frames of the gallery")
-    pictures, rejects = _pictures(shown, files, cfg, runtime)
+    pictures, rejects = _pictures(examples, files, cfg, runtime)
     steps.begin("writing the pages")
     reason = next((row.detail for row in read.judgements if row.check == NO_CEILING), "")
-    bounds = ceilings_of(read.ceilings, simulated=read.simulated, reason=reason, undertrained=results.undertrained)
-    has_heads, n_labels = cfg.heads is not None, read.labels.num_rows
     shown_tables = [
-        *opening_table(results, has_heads=has_heads),
-        *tables.closed_tables(results, cfg, n_labels),
+        *opening_table(results, has_heads=cfg.has_heads),
+        *tables.closed_tables(results, cfg, read.labels.num_rows),
         *tables.all_tables(results),
         *tables.anticipation_tables(results),
         *tables.attribution_tables(results),
     ]
-    content: dict[str, Any] = {
-        "title": f"TrajPilot on {loaded.corpus_title(read, cfg)}",
-        "facts": loaded.facts(read, results, cfg),
-        "verdict": verdict_of(
-            results,
-            simulated=read.simulated,
-            has_heads=has_heads,
-            is_broken=bounds.state == "broken",
-            gate=read.gate,
-            judgements=read.judgements,
-        ),
-        "tables": {table.id: table for table in shown_tables},
-        "settings": tables.settings_table(cfg, n_labels, is_simulated=read.simulated),
-        "ceilings": bounds,
-        "limits": loaded.limits(read, cfg),
-        "absent_rows": tables.absent_rows(results),
-        "drawn": drawn,
-    }
-    note = loaded.caption(read, cfg) + (f". {LEGEND}" if results.undertrained else "")
-    documents = {
-        "report.html": _html(read, results, cfg, content | {"examples": shown, "thumbnails": pictures}),
-        "report.json": dump(_json(read, results, content)),
-        "metrics.tex": latex.document(shown_tables, bounds.tables[:1], note).encode(),
-    }
-    return Report(documents, rejects, len(shown))
+    shown = Shown(
+        read,
+        results,
+        cfg,
+        ceilings_of(read.ceilings, simulated=read.simulated, reason=reason, undertrained=results.undertrained),
+        {table.id: table for table in shown_tables},
+        _gallery(drawn, examples, pictures, cfg),
+    )
+    page = _page(shown)
+    documents = page.documents(
+        ("report.html", "report.json", "metrics.tex"),
+        [*shown_tables, *shown.bounds.tables],
+        f"{loaded.caption(read, cfg)}. {LEGEND if results.undertrained else ''}".strip(),
+        format=FORMAT,
+        state=page.state,
+        **{name: records(getattr(read, name)) for name in loaded.RECORDS},
+        tables=[table.json() for table in shown_tables],
+        ceilings_say=[shown.bounds.headline, *shown.bounds.broken],
+        undertrained=[*sorted(results.undertrained)],
+        gallery={name: list(windows) for name, windows in drawn.classes.items()},
+        gallery_sizes=dict(drawn.sizes),
+        gallery_windows=drawn.n_windows,
+        gallery_row=drawn.row,
+    )
+    return Report(documents, rejects, len(examples))
 
 
 def _pictures(
@@ -118,82 +157,159 @@ def _pictures(
     return frames, rejects
 
 
-def _html(read: loaded.Loaded, results: tables.Results, cfg: CompletedReport, content: Mapping[str, Any]) -> bytes:
-    """Render the page; every text from the data is escaped."""
-    printed, ahead = published.published_for(results, cfg), published.anticipation_for(results, cfg)
-    material = Material(results, read.ceilings, read.gate, read.headroom, read.curves)
-    is_recorded, drawn, shown = printed is not None, content["drawn"], content["examples"]
-    return render_offline(
-        "report.html.j2",
-        **content,
-        loaded=read,
-        results=results,
+def _gallery(
+    drawn: gallery.GalleryWindows,
+    examples: Sequence[gallery.Example],
+    pictures: Mapping[tuple[str, float], Thumbnail],
+    cfg: CompletedReport,
+) -> Markup:
+    return rendered(
+        "gallery.html.j2",
+        drawn=drawn,
+        examples=examples,
+        thumbnails=pictures,
         cfg=cfg,
-        question=story_of(results.variants()).question,
-        has_retrieval=any(method(row).follows for row in results.variants()),
-        charts=report_charts(material),
-        legend_of_mark=LEGEND if results.undertrained else "",
-        main_legend=main_legend(material),
-        shuffles=loaded.shuffle_sentence(read.shuffles),
-        samplings=loaded.sampling_sentence(read.samplings),
-        masks=loaded.mask_sentence(read.mask_coverage),
-        capture_note=loaded.capture_note(read.metrics),
-        counts=health.counts(read.takes, read.segments, read.windows),
-        flows=health.flows(read.outputs, read.rejects),
-        problems=health.problems(read.rejects),
-        published=published.published_table(
-            [
-                *published.comparisons(results, printed),
-                *published.comparisons(results, ahead),
-                *published.pool_comparisons(read.gate, read.headroom, cfg, is_recorded=is_recorded),
-            ]
-        ),
-        published_source="; ".join(table.source for table in (printed, ahead) if table),
-        diagnostics=diagnostics_tables(read.pair_distances, read.progress_shares, cfg, is_recorded=is_recorded),
-        answers=answer_tables(read.vlm_counts, read.endpoint_cache),
-        groups=_groups(read.judgements),
-        signs=SIGNS,
-        rows=[method(variant) for variant in results.variants()],
-        metrics=METRICS,
         classes=gallery.CLASSES,
         gallery_row=method(drawn.row) if drawn.row else None,
         examined_name=examined().name,
-        best=gallery.best_example(shown),
         number=number,
         views=three_views,
-        count=lambda value: f"{value:,}".replace(",", "\u202f"),  # thin spaces
-        identity=next((j for j in read.judgements if j.check.startswith(GATE_IDENTITY)), None),
     )
 
 
-def _groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[tuple[str, Judgement]]]]:
-    """Return (title, [(text, judgement)]) per group of checks, in the order of the page."""
-    grouped = [
-        (title, [(j.check.split(": ", 1)[1], j) for j in judgements if j.check.startswith(f"{prefix}: ")])
-        for prefix, title in GROUPS.items()
+def _page(shown: Shown) -> Page:
+    """Return the page: its first screen, then the sections."""
+    read, results, cfg = shown.read, shown.results, shown.cfg
+    verdict = verdict_of(
+        results,
+        simulated=read.simulated,
+        has_heads=cfg.has_heads,
+        is_broken=shown.bounds.state == "broken",
+        gate=read.gate,
+        judgements=read.judgements,
+    )
+    material = Material(results, read.ceilings, read.gate, read.headroom, read.curves)
+    charts = report_charts(material)
+    warnings = [WARNING] if read.simulated else []
+    warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
+    opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
+    sections = [
+        *_of_results(shown),
+        Section("horizon", "Over the horizon", (), charts["horizon"], HORIZON, main_legend(material)),
+        *_of_gains(shown, charts),
+        _of_checks(read.judgements),
+        *_of_run(shown, charts["training"]),
     ]
-    grouped.append((OTHER, [(j.check, j) for j in judgements if j.check.split(": ")[0] not in GROUPS]))
-    return [(title, inside) for title, inside in grouped if inside]
+    return Page(
+        title=f"TrajPilot on {loaded.corpus_title(read, cfg)}",
+        banner="; ".join(warnings),
+        sections=[s for s in sections if s.tables or s.charts or s.body or s.id in ("ceilings", "limits")],
+        facts=[*loaded.facts(read, results, cfg), *tables.absent_rows(results)],
+        verdict=verdict.text,
+        is_simulated=read.simulated,
+        question=story_of(results.variants()).question,
+        state=verdict.state,
+        alarm=f"{ALARM} {'; '.join(shown.bounds.broken)}." if shown.bounds.broken else "",
+        opening=Section("opening", "", opening, charts["summary"], "Percent, with 95 % intervals over takes."),
+        checked=[
+            *map(_chip, _groups(read.judgements)),
+            (BOUNDED.get(shown.bounds.state, "open"), f"Ceilings {shown.bounds.state}"),
+        ],
+    )
 
 
-def _json(read: loaded.Loaded, results: tables.Results, content: Mapping[str, Any]) -> JsonValue:
-    """Return the report as JSON."""
-    settings, ceilings, drawn = content["settings"], content["ceilings"], content["drawn"]
-    return {
-        "format": FORMAT,
-        "title": content["title"],
-        "simulated": read.simulated,
-        "facts": dict(content["facts"]),
-        "verdict": content["verdict"].json(),
-        **{name: records(getattr(read, name)) for name in loaded.RECORDS},
-        "tables": [table.json() for table in content["tables"].values()],
-        "settings": None if settings is None else settings.json(),
-        "ceilings_say": [ceilings.headline, *ceilings.broken],
-        "undertrained": [*sorted(results.undertrained)],
-        "limits": content["limits"],
-        "absent_rows": content["absent_rows"],
-        "gallery": {name: list(windows) for name, windows in drawn.classes.items()},
-        "gallery_sizes": dict(drawn.sizes),
-        "gallery_windows": drawn.n_windows,
-        "gallery_row": drawn.row,
-    }
+def _of_results(shown: Shown) -> list[Section]:
+    """Return the values, their ceilings, and the published values."""
+    results, cfg = shown.results, shown.cfg
+    first = [table for id_, table in shown.tables.items() if id_.startswith("closed-")]
+    rest = [table for id_, table in shown.tables.items() if not id_.startswith(("closed-", "opening", "against-"))]
+    legend = f"\n{LEGEND}" if results.undertrained else ""
+    meanings = "; ".join(f"{name}: {METRICS[name].description}" for name in of_table("open"))
+    printed = [published.published_for(results, cfg), published.anticipation_for(results, cfg)]
+    source = "; ".join(table.source for table in printed if table)
+    compared = published.published_table([row for table in printed for row in published.comparisons(results, table)])
+    return [
+        Section("results", "Results", [*first, *rest], text=f"{RESULTS}\n{meanings}.{legend}", n_open=len(first) + 1),
+        Section(
+            "ceilings", f"Ceilings: {shown.bounds.state}", shown.bounds.tables, (), shown.bounds.headline, n_open=0
+        ),
+        Section("published", "Published values", compared, text=f"Source: {source}."),
+    ]
+
+
+def _of_gains(shown: Shown, charts: Mapping[ReportSection, Sequence[Chart]]) -> list[Section]:
+    """Return the controls, the parts of a gain, the gate and the pool."""
+    read = shown.read
+    controls = [
+        *records_table("Shuffled middle trajectories", read.shuffles),
+        *records_table("Samplings of the plans of a row", read.samplings),
+        *records_table("True labels of the test windows that the masks of the scenarios allow", read.mask_coverage),
+    ]
+    against = [table for id_, table in shown.tables.items() if id_.startswith("against-")]
+    pool = records_table("Headroom of the retrieved pool", read.headroom, POOL)
+    return [
+        Section("controls", "Controls", controls, charts["controls"], n_open=0),
+        Section("retrieval", "Where gains come from", against, charts["retrieval"], GAINS),
+        Section(
+            "gate", "The gate", records_table("The gate, points of M@1 over No-Traj", read.gate), charts["gate"], GATE
+        ),
+        Section("pool", "The retrieved pool", pool, charts["pool"], n_open=0),
+    ]
+
+
+def _of_checks(judgements: Sequence[Judgement]) -> Section:
+    """Return the checks by group: first, not folded, those of which one does not hold."""
+    groups = sorted(_groups(judgements), key=lambda group: all(check.verdict == "holds" for check in group[1]))
+    n_open = sum(any(check.verdict != "holds" for check in checks) for _, checks in groups)
+    return Section("checks", "Checks", [checks_table(_chip(group)[1], group[1]) for group in groups], n_open=n_open)
+
+
+def _of_run(shown: Shown, training: Sequence[Chart]) -> list[Section]:
+    """Return what was measured of the features and the answers, trainings, data, gallery and limits."""
+    read, results = shown.read, shown.results
+    problems = health.problems(read.rejects)
+    counted = [health.counts(read.takes, read.segments, read.windows), health.flows(read.outputs, read.rejects)]
+    measured = [
+        *records_table("Distances of segments in the features", read.pair_distances),
+        *records_table(
+            "Share of true plans that come closer to the goal with every middle step, %", read.progress_shares
+        ),
+    ]
+    rows = tuple((row_label(row, results.undertrained), method(row).knows) for row in results.variants())
+    answers = answer_tables(read.vlm_counts, read.endpoint_cache)
+    return [
+        Section("diagnostics", "Diagnostics of the features", measured, text="Measured before training.", n_open=0),
+        Section("answers", "Answers of vision-language models", answers, n_open=2),
+        Section("training", "Training", (), training, TRAINING),
+        Section("data", "Data health", [*counted, *([problems] if problems.rows else [])], n_open=2),
+        Section("gallery", "Gallery", body=shown.gallery),
+        Section("rows", "Rows", [Table("What each row is given", ("row", "besides Start and Goal"), rows)], n_open=0),
+        Section("limits", "Limits", text="\n".join(loaded.limits(read, shown.cfg))),
+    ]
+
+
+def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]) -> list[Table]:
+    """Return the tables of answers and of recognised endpoints."""
+    adapters = {row.adapter for row in endpoints if row.adapter}
+    by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"
+    return [
+        *records_table("How the answers of vision-language models were parsed", counts),
+        *records_table(f"Endpoints as recognised by {by}", endpoints),
+    ]
+
+
+def _groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[Judgement]]]:
+    """Return (title, checks) per group of checks, in the order of the page."""
+    groups: dict[str, list[Judgement]] = {title: [] for title in (*GROUPS.values(), OTHER)}
+    for check in judgements:
+        kind, _, text = check.check.partition(": ")
+        groups[GROUPS.get(kind, OTHER)].append(check.replace(check=text) if kind in GROUPS else check)
+    return [(title, checks) for title, checks in groups.items() if checks]
+
+
+def _chip(group: tuple[str, list[Judgement]]) -> tuple[str, str]:
+    """Return the state of a group of checks, and how many hold."""
+    title, checks = group
+    held = sum(check.verdict == "holds" for check in checks)
+    is_bad = any(check.verdict in ("fails", "undertrained") for check in checks)
+    return "ok" if held == len(checks) else "mixed" if is_bad else "open", f"{held} of {len(checks)} {title}"

@@ -6,11 +6,10 @@ it, in a folder with a random name, which only those who can read the artifact, 
 """
 
 import contextlib
-import json
 import re
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.features import released_note
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import TEMPORARY, Folder, naming_failures, open_folder
-from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes, verified_file
+from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_file
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import read_entry_document, table_file
 
@@ -58,12 +57,6 @@ class Committed:
         files = [file for file in self._entry(stage, name).files if file.rows]
         chosen = [files[i * len(files) // n] for i in range(n)] if len(files) > n else files
         return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
-
-    def about(self, stage: str, name: str) -> Mapping[str, str]:
-        """Return the description that an entry of models has of all of them, verified."""
-        first, *_ = self._entry(stage, name).files
-        about: Mapping[str, str] = json.loads(verified_bytes(self.folder, stage_folder(stage), first))
-        return about
 
     def warning(self) -> str:
         """Return the notice for results of a simulated corpus or on released features; empty for others."""

@@ -1,6 +1,5 @@
 """Data health: the rows in and out of every stage, and the reasons of the rejected ones."""
 
-import re
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -12,8 +11,6 @@ from trajpilot_core.report.tables.table import Cell, Table
 SPLITS = ("train", "dev", "test")
 SAMPLES = 2
 """Examples of each kind of reject."""
-WINDOW = re.compile(r"window (\S+): ")
-"""Start of the detail of a WINDOW_INCOMPLETE."""
 
 
 def problems(rejects: Mapping[str, pa.Table]) -> Table:
@@ -41,25 +38,6 @@ def _problem(stage: str, code: RejectCode, rows: pa.Table) -> tuple[Cell, ...]:
 
 def _units(rejects: pa.Table) -> int:
     return int(pc.sum(rejects["n_units"]).as_py() or 0)
-
-
-def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Return stage -> rejected units; a window that several stages reject counts once, at the first of them.
-
-    `rejects`: stage -> columns of `Reject`, in the order of the stages.
-    """
-    seen: set[str] = set()
-    lost = {}
-    for stage, table in rejects.items():
-        is_window = pc.equal(table["code"], RejectCode.WINDOW_INCOMPLETE.value)
-        fresh = 0
-        for row in table.filter(is_window).select(("detail", "n_units")).to_pylist():
-            match = WINDOW.match(row["detail"])
-            name = match[1] if match else row["detail"]
-            fresh += 0 if name in seen else row["n_units"]
-            seen.add(name)
-        lost[stage] = fresh + _units(table.filter(pc.invert(is_window)))
-    return lost
 
 
 def flows(kept: Mapping[str, tuple[str, int]], rejects: Mapping[str, pa.Table]) -> Table:

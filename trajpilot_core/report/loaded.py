@@ -1,11 +1,9 @@
 """The tables that the report reads, and the sentences that are derived from them: its header, notes and limits."""
 
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from statistics import mean
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
@@ -35,9 +33,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
-from trajpilot_core.report import health
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import number, row_name
 from trajpilot_core.store.reading import Inputs
 
 PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
@@ -155,94 +151,26 @@ def caption(loaded: Loaded, cfg: CompletedReport) -> str:
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
-def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[tuple[str, str]]:
+def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[str]:
     """Return what ran on what: the header of the page."""
     windows, takes = loaded.scored
     n = cfg.windows_per_horizon
     subset = "" if n is None else f" (a sample: at most {n} of each horizon, for every row)"
     hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
     poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in loaded.poses})
-    lost = sum(health.lost_units(loaded.rejects).values())
     versions = []
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions.append(f"{name} {metadata.version(name)}")
     return [
-        ("corpus", corpus_title(loaded, cfg)),
-        ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
-        ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
-        ("windows", f"{windows} test windows{subset}, {loaded.windows.num_rows} in all"),
-        ("head motion", "; ".join(poses) or "none"),
-        *([("appearance", f"{cfg.released}: {released_note(cfg.released)}")] if cfg.released else []),
-        ("rows, seeds", f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}"),
-        ("lost to rejects", f"{lost} rows, see Data health"),
-        ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
-        ("versions", ", ".join(versions)),
+        f"{loaded.takes.num_rows} takes ({hours:.1f} h), of which {takes} test takes were scored",
+        f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels",
+        f"{windows} test windows{subset}, {loaded.windows.num_rows} windows in all",
+        f"head motion: {'; '.join(poses) or 'none'}",
+        f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}",
+        f"configuration {cfg.config_digest[:16] if cfg.config_digest else 'not given'}",
+        f"versions: {', '.join(versions)}",
     ]
-
-
-def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
-    """Return a sentence on what shuffling the middle trajectories does, over all derangements."""
-    by_horizon = {h: [row.m1 for row in rows if row.horizon == h] for h in sorted({row.horizon for row in rows})}
-    parts = [f"H={h} {number(mean(m1))} ({number(min(m1))} to {number(max(m1))})" for h, m1 in by_horizon.items()]
-    n = len(rows) // max(1, len(parts))
-    head = f"M@1 with shuffled middle trajectories, mean and range of {n} shuffles: "
-    return head + ", ".join(parts) if parts else ""
-
-
-def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
-    """Return a sentence on the spread of the samplings of a row, each averaged over seeds like the row."""
-    n_samplings = len({row.sampling for row in rows})
-    if n_samplings < 2:
-        return ""
-    parts = []
-    for horizon in sorted({row.horizon for row in rows}):
-        of_horizon = [row for row in rows if row.horizon == horizon]
-        drawn = {row.sampling for row in of_horizon}
-        values = [mean(row.m1 for row in of_horizon if row.sampling == sampling) for sampling in drawn]
-        parts.append(f"H={horizon} {number(min(values))} to {number(max(values))}")
-    name = row_name(rows[0].variant)
-    return f"M@1 of {name} in {n_samplings} samplings of its plans, lowest to highest: " + ", ".join(parts)
-
-
-def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
-    """Return a sentence on how many true labels of the test windows the masks allow; empty without masked rows."""
-    if not rows:
-        return ""
-
-    def share(allowed: int, of: int) -> str:
-        return number(100 * allowed / of)
-
-    allowed, steps = sum(row.n_allowed for row in rows), sum(row.n_steps for row in rows)
-    middle_allowed, middle = sum(row.n_middle_allowed for row in rows), sum(row.n_middle for row in rows)
-    each = ", ".join(f"H={row.horizon} {share(row.n_middle_allowed, row.n_middle)}" for row in rows)
-    unmasked, windows = sum(row.n_windows_unmasked for row in rows), sum(row.n_windows for row in rows)
-    rest = "; no masked row can answer the others" if allowed < steps else ""
-    if unmasked:
-        rest += f"; {unmasked:,} of {windows:,} windows are not masked: no training take has their scenario"
-    return (
-        f"The masks of the scenarios allow {middle_allowed:,} of {middle:,} true labels of middle steps of the test "
-        f"windows ({share(middle_allowed, middle)} %; {each}) and {allowed:,} of {steps:,} of all steps "
-        f"({share(allowed, steps)} %){rest}"
-    )
-
-
-def capture_note(metrics: Sequence[Metric]) -> str:
-    """Return a sentence on how much wider intervals over captures are than over takes; empty without captures."""
-
-    def widths(cluster: str) -> list[float]:
-        chosen = [
-            m for m in metrics if m.cluster == cluster and m.pooling == "plain" and m.metric == "M@1" and m.seed is None
-        ]
-        return [m.high - m.low for m in chosen if m.reference is None]
-
-    takes, captures = widths("take"), widths("capture")
-    if not captures or not math.isfinite(mean(takes)) or mean(takes) == 0:
-        return ""
-    if not math.isfinite(mean(captures)):
-        return "Takes of one capture are related, and too few captures were scored for an interval over them."
-    ratio = mean(captures) / mean(takes)
-    return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
 
 
 def limits(loaded: Loaded, cfg: CompletedReport) -> list[str]:

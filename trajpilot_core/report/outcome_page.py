@@ -10,7 +10,7 @@ from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import Section, TablePage, checks_section, records
+from trajpilot_core.report.offline import Page, Section, checks_section, records
 from trajpilot_core.report.tables.table import LEGEND, NOTHING, Cell, Table, Value, marked, number
 from trajpilot_core.report.verdict import comparison
 
@@ -40,7 +40,7 @@ def documents(
     published = () if is_simulated else (published_table(),)
     where = "a simulated world in the file layout of Ego-Exo4D basketball" if is_simulated else "Ego-Exo4D basketball"
     title = f"Shot outcome on {where}"
-    page = TablePage(
+    page = Page(
         title,
         WARNING if is_simulated else "Intervals resample takes; with few takes they are wide",
         [
@@ -65,7 +65,7 @@ def documents(
     return page.documents(
         ("outcome.html", "outcome.json", "outcome.tex"),
         tables,
-        [f"{title}; {'SIMULATED, not comparable with published numbers; ' if is_simulated else ''}in percent"],
+        f"{title}; {'SIMULATED, not comparable with published numbers; ' if is_simulated else ''}in percent",
         scores=records(scores),
         contrasts=records(contrasts),
         judgements=records(judgements),

@@ -9,7 +9,7 @@ from trajpilot_core.evaluation.pose_rows import PoseRow, pose_rows, trained_on
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.offline import Section, TablePage, checks_section, records
+from trajpilot_core.report.offline import Page, Section, checks_section, records
 from trajpilot_core.report.tables.table import LEGEND, NOTHING, Cell, Table, Value, marked
 
 PUBLISHED = "pi3_robustness"
@@ -58,7 +58,7 @@ def documents(results: PoseResults) -> dict[str, bytes]:
     """Return name -> content of every document."""
     tables = (main_table(results), seed_table(results))
     title = f"Pose sources on {'a simulated world' if results.is_simulated else 'recorded takes'}"
-    page = TablePage(
+    page = Page(
         title,
         f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover",
         [
@@ -73,7 +73,7 @@ def documents(results: PoseResults) -> dict[str, bytes]:
     return page.documents(
         ("pose_sources.html", "pose_sources.json", "pose_sources.tex"),
         tables,
-        [title],
+        title,
         scores=records(results.scores),
         judgements=records(results.judgements),
         table=tables[0].json(),

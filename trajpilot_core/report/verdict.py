@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import JsonValue
-
 from schemas.events import ShotContrast, TokenContrast
-from schemas.results import GateRow, Judgement, Metric
+from schemas.results import GateRow, Judgement
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
 from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, planners, with_role
 from trajpilot_core.methods.base import REFERENCE
@@ -85,14 +83,6 @@ class DerivedVerdict:
     state: Effect
     """`helps` and `hurts`: the interval excludes zero; `nothing`: there is none, or a model is not trained."""
     text: str
-    judged: Metric | None = None
-    """The difference that decides."""
-
-    def json(self) -> JsonValue:
-        """Return the sentence, and which difference decided."""
-        m = self.judged
-        judged: JsonValue = None if m is None else {"variant": m.variant, "metric": m.metric}
-        return {"state": self.state, "text": self.text, "judged": judged}
 
 
 def opening_table(results: Results, *, has_heads: bool) -> list[Table]:
@@ -143,10 +133,15 @@ def verdict_of(
     difference = f"{row_name(decisive)} − {against} = {value} {interval(gain.low, gain.high, is_signed=True)}"
     below = [row_name(row) for row in (story.reference, decisive) if row in weak and row in below_floors(judgements)]
     parts = [f"{_claim(state, decisive, story, [row_name(row) for row in sorted(weak)])}: {difference}"]
-    parts += _rest(gains, decisive, story, results)
+    free = [row for row in gains if row not in results.undertrained and not method(row).uses_the_truth]
+    best = max(free, key=lambda row: gains[row].value, default=decisive)
+    if best != decisive:
+        m = gains[best]
+        other = f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
+        parts.append(f"best of the rows that do not see the truth is {row_name(best)}, {other}")
     parts += _opened(gate) if decisive == examined().id else []
-    text = f"{'; '.join(parts)} (95 % intervals over {_takes(results, gain)})."
-    return with_faults(DerivedVerdict(state, placed(text, below, is_simulated=simulated), gain), judgements)
+    text = f"{'; '.join(parts)} (95 % intervals over {gain.n_takes} test takes)."
+    return with_faults(DerivedVerdict(state, placed(text, below, is_simulated=simulated)), judgements)
 
 
 def state_of(value: float, low: float, high: float, *, is_weak: bool) -> Effect:
@@ -234,29 +229,6 @@ def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
     return f"{row_name(row)}, the best planner of another paper, {verb} {row_name(story.reference)}"
 
 
-def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Results) -> Sequence[str]:
-    """State what the true motion adds, and which other row is the best of those that do not see the truth."""
-
-    def signed(row: str) -> str:
-        m = trained[row]
-        return f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
-
-    trained = {row: m for row, m in gains.items() if row not in results.undertrained}
-    moving = [row.id for row in METHODS if row.uses_the_truth and row.sees != "truth"]
-    truth = [row for row in moving if row in trained and row in story.rows]
-    parts = [
-        f"the window’s own true motion ({row_name(row)}) changes {row_name(story.reference)} by {signed(row)}"
-        for row in truth
-    ]
-    if story.picks_best and examined().id in trained:
-        parts.append(f"{examined().name} changes {row_name(story.reference)} by {signed(examined().id)}")
-    free = [row for row in trained if not method(row).uses_the_truth]
-    best = max(free, key=lambda row: trained[row].value, default=decisive)
-    if best != decisive:
-        parts.append(f"best of the rows that do not see the truth is {row_name(best)}, {signed(best)}")
-    return parts
-
-
 def _opened(gate: Sequence[GateRow]) -> list[str]:
     """State on how many test windows the gate opened; empty where that is not known."""
     whole = [row for row in gate if row.horizon is None]
@@ -268,11 +240,3 @@ def _opened(gate: Sequence[GateRow]) -> list[str]:
     if not opened:
         return [f"the gate never opened on {where}, so {name} is {fallback} here"]
     return [f"the gate opened on {opened:,} of {where}, on the others {name} is {fallback}"]
-
-
-def _takes(results: Results, gain: Metric) -> str:
-    """Count the test takes of a mean over the horizons: all, and those of the horizon that has the fewest."""
-    every = results.get(gain.variant, gain.reference, "sample", gain.metric)
-    n_takes = gain.n_takes if every is None else every.n_takes
-    fewest = f", {gain.n_takes} at the horizon with the fewest" if gain.n_takes < n_takes else ""
-    return f"{n_takes} test takes{fewest}"

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from schemas.config import CompletedReport, PipelineConfig, ReportConfig
-from schemas.training import ClassHeadSettings
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
 from trajpilot_core.stages.evaluation import CURVES, SCORED, further
 from trajpilot_core.store.reading import Inputs
 
-VERSION = 13  # raise when what this stage writes changes
+VERSION = 14  # raise when what this stage writes changes
 CORPUS = ("takes", "segments", "labels", "windows", "motions")
-READS = (*SCORED, "gate", "outcomes", "scorers", *CURVES, *CORPUS)
-ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves", "probe_models")
+READS = (*SCORED, "gate", "outcomes", *CURVES, *CORPUS)
+ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")
 """Reads for a corpus without plans, which scores segments individually."""
 ALONE_STAGES = ("ingest", "features", "probe")
 TOKENS = ("token_scores", "token_contrasts", "token_checks", "token_curves", "token_tuned_curves")
@@ -42,20 +41,16 @@ def narrowed(
 
 def completed(config: PipelineConfig) -> CompletedReport:
     """Return the settings of the report with the facts about the run: digest, corpus, vocabulary, other runs."""
-    predictor, scorer = config.predictor, config.scorer
-    heads = ClassHeadSettings(
-        bridge_weight=predictor.bridge_weight, decoding=scorer.decoding, candidates=scorer.candidates
-    )
     return CompletedReport.completing(
         config.report,
         config_digest=config.digest(),
         corpus=config.ingest.corpus,
         is_closed=config.evaluation.vocabulary == "classes",
-        heads=heads if predictor.head == "classes" else None,
+        has_heads=config.predictor.head == "classes",
         has_token=config.action_token.is_asked,
         has_every_patch=config.probe.tokens == "full",
         alignment_from=config.alignment.pretrained,
-        predictor_from=predictor.pretrained,
+        predictor_from=config.predictor.pretrained,
         released=config.features.released if config.features.source == "released" else None,
         plugin_rows=config.evaluation.plugin_rows,
         plugin_metrics=config.evaluation.plugin_metrics,

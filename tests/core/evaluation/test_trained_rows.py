@@ -144,7 +144,7 @@ def test_a_trained_probe_is_above_the_most_frequent_answers_with_every_seed() ->
 
 def test_a_table_of_actions_marks_the_row_and_explains_the_mark_once() -> None:
     scores = [probe("majority", 10.0, 9.0), probe("probe", 20.0, 8.0)]
-    marked, plain = (result_tables(scores, {}, weak)[0].markdown() for weak in (frozenset({"probe"}), frozenset[str]()))
+    marked, plain = (result_tables(scores, weak)[0].markdown() for weak in (frozenset({"probe"}), frozenset[str]()))
     assert f"attentive probe{DAGGER} |" in marked
     assert marked.count(LEGEND) == 1
     assert DAGGER not in plain

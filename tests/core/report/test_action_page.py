@@ -1,27 +1,20 @@
 """The report of a corpus without plans: the tables of the probe, and nothing published next to simulated figures."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from kitchens_fixture import SMALL, Kitchens, kitchens, probed
 
-from schemas.arrow import rows_of, table_of
-from schemas.config import CompletedReport, PipelineConfig, RunOptions
-from schemas.events import ProbeConfig, ProbeScore
+from schemas.arrow import table_of
+from schemas.config import CompletedReport, PipelineConfig
 from schemas.features import released_note
 from schemas.rejects import Reject
-from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.key import producers
-from trajpilot_core.engine.stage import Stage, Work
-from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, ActionClips, score
-from trajpilot_core.report.action_page import build_alone, classes_of, fixed_metrics, metric_columns
-from trajpilot_core.report.committed import committed_under
-from trajpilot_core.report.summary import summary
+from trajpilot_core.report.action_page import build_alone
+from trajpilot_core.report.summary import main_figures, summary
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 ALONE = [STAGES[name] for name in ("ingest", "features", "probe")]
@@ -71,7 +64,7 @@ def test_published_numbers_stand_in_a_table_of_their_own_and_never_on_a_simulate
     assert "64.07" not in page
     assert "SIMULATED" in page
     assert "in the file layout of EPIC-KITCHENS-100" in page
-    assert simulated["metrics.tex"].startswith(b"% SIMULATED")
+    assert b"SIMULATED" in simulated["metrics.tex"]
 
 
 def test_released_features_are_named_and_stand_next_to_nothing_published(memory: Kitchens) -> None:
@@ -104,47 +97,15 @@ def test_the_report_reads_what_the_corpus_has() -> None:
     assert not {"probe", "planners"} & {writer[entry] for entry in report.reads}
 
 
-def test_a_metric_that_cannot_be_anything_else_says_so_wherever_the_table_is_printed(memory: Kitchens) -> None:
-    """Training has four verbs and five nouns, and a recall counts the best five."""
-    found = documents(memory, "simulated")
+def test_the_summary_has_the_table_and_the_terminal_its_first_metrics(memory: Kitchens) -> None:
     config = PipelineConfig().replace(ingest=PipelineConfig().ingest.replace(corpus="epic_kitchens"))
-    committed: Any = SimpleNamespace(
-        config=config,
-        table=lambda _, name: memory.tables[name],
-        about=lambda _, name: memory.models(name).about,
-        warning=lambda: "",
+    committed: Any = SimpleNamespace(config=config, table=lambda _, name: memory.tables[name], warning=lambda: "W")
+    text = summary(committed, "report", "x/report.html")
+    assert text.startswith("**W**\n\nFull page: x/report.html.")
+    assert "| set | row | Verb | Noun | Action |" in text
+    title, header, *rows = main_figures(committed, "report")
+    assert (title, header.split()) == (
+        "Anticipation, every tested clip, as the challenge scores",
+        ["set", "row", "Verb", "Noun"],
     )
-    found["the UI"] = summary(committed, "report.html").encode()
-    for name, content in found.items():
-        assert b"Verb (fixed: 4 verbs, the best 5 count)" in content, name
-        assert b"Noun (fixed: 5 nouns, the best 5 count)" in content, name
-        assert b"Action (fixed" not in content, name
-    assert b"every row has the same value, whatever it answers" in found["report.html"]
-    verbs = {one.value for one in rows_of(ProbeScore, memory.tables["probe_scores"]) if one.metric == "Verb"}
-    assert verbs == {100.0}, "probe and floor, every set, every seed"
-
-
-def test_it_is_fixed_exactly_where_no_ranking_gives_another_value() -> None:
-    nothing = np.zeros(40, dtype=bool)
-    for n_classes, differ in ((4, False), (5, False), (6, True)):
-        rng = np.random.default_rng(0)
-        classes = rng.integers(n_classes, size=40)
-        clips = ActionClips(classes, classes, nothing, nothing, nothing, nothing)
-        rankings = [np.stack([rng.permutation(n_classes)[:5] for _ in classes]) for _ in range(20)]
-        values = {score(EPIC_METRICS["Verb"], clips, {"verb": ranking}).value for ranking in rankings}
-        assert (len(values) > 1) == differ
-        assert ("Verb" not in fixed_metrics({"verb": n_classes})) == differ
-        assert (metric_columns({"verb": n_classes})[0] == "Verb") == differ
-
-
-def test_the_number_of_classes_is_read_from_what_the_probes_say_of_themselves(tmp_path: Path) -> None:
-    def run(work: Work) -> None:
-        work.sink.models("probe_models", {"classes": json.dumps({"verb": [3, 9], "noun": [1], "action": [4, 5, 6]})})
-        work.sink.count(1, 1)
-
-    stage = Stage("probe", (), ("probe_models",), ProbeConfig, run, 1, "")
-    where = RunOptions(root=str(tmp_path), device="cpu")
-    execute(stage, PipelineConfig(), where, {"probe": stage})
-    about = committed_under(PipelineConfig(), where).about("probe", "probe_models")
-    assert classes_of(about) == {"verb": 2, "noun": 1, "action": 3}
-    assert classes_of({"config": "{}"}) == {}, "no probe was trained"
+    assert len(rows) == 3 * 2

@@ -45,7 +45,7 @@ def test_hostile_labels_and_names_stay_text(page: Reader) -> None:
     hostile = Reader(documents["report.html"].decode())
     assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in page.tags}
     names, plain = ({(tag, name) for tag, own in one.tags for name in own} for one in (hostile, page))
-    assert names - plain == {("details", "open")}, "a failed check is unfolded"
+    assert not names - plain
     text = "".join(hostile.text)
     assert sum(label in text for label in XSS) >= len(XSS) - 1  # the parser drops the NUL of one
     assert "{{7*7}}" in text

@@ -67,14 +67,6 @@ def test_every_table_of_the_evaluation_lies_under_its_name_and_labels_with_them(
     assert (root / "reports" / "report.html").read_bytes() == b"<html>"
 
 
-def test_a_copy_that_was_changed_by_hand_is_renewed(root: Path) -> None:
-    place_documents(PAGE, str(root))
-    copy = root / "reports" / "tables" / "predictions.parquet"
-    copy.write_bytes(b"nonsense")
-    place_documents(PAGE, str(root))
-    assert pq.read_table(copy).num_rows == 3
-
-
 def test_a_damaged_table_is_not_handed_on(root: Path) -> None:
     """The planted fault: a byte of the committed predictions is another one."""
     place_documents(PAGE, str(root))

@@ -6,21 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from report_page import CFG, Reader, with_metrics
 from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.rejects import Reject, RejectCode, reject
-from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
+from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric
 from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.methods import METHODS, anticipation, predictors
-from trajpilot_core.report import health
 from trajpilot_core.report.build import GROUPS
+from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
 from trajpilot_core.report.tables.results import Results, TableSpec, absent_rows, all_tables, build_table, results_of
 from trajpilot_core.report.tables.table import DAGGER, number
 from trajpilot_core.stages import REPORTED, STAGES
@@ -78,58 +75,17 @@ def test_a_number_changed_on_its_way_to_the_page_is_seen_and_equal_inputs_give_e
     assert built(inputs, CFG).documents == kept.documents
 
 
-TRUTH = ("oracle", "previous")
-PLAIN = ("overview", "horizons", "controls", "sequences")
-"""Tables of values, not of differences."""
-
-
-def test_diagnostics_are_folded_under_their_names_and_published_values_stand_on_recorded_takes_alone(
-    kept: Kept, recorded: Kept
-) -> None:
-    for report, is_recorded in ((kept, False), (recorded, True)):
-        documents = report.documents
-        page = documents["report.html"].decode()
-        section = page.split('<section id="diagnostics">')[1].split("</section>")[0]
-        assert section.count("<details>") == 2
-        assert "Same action, different recording" in section
-        assert "2.125 [0.100, 9.000]" in section
-        assert "37.5 [1.0, 99.0]" in section
-        assert ("Published, in this order, of unnamed takes: l1 0.171" in section) == is_recorded
-        assert len(json.loads(documents["report.json"])["pair_distances"]) == 16
-
-
-def test_bold_is_the_single_best_row_above_every_floor_that_does_not_see_the_truth(inputs: Tables) -> None:
-    results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
-    at: dict[tuple[object, ...], list[Metric]] = {}
-    for m in results.metrics:
-        at.setdefault((m.metric, m.horizon, m.pooling, m.reference), []).append(m)
-    floors, seen = {"majority", "previous", "knn_labels"}, 0
-    for table in all_tables(results):
-        for _, rows in table.blocks():
-            for column, metric in enumerate(table.header[1:], 1):
-                cells = [row[column] for row in rows if table.id in PLAIN and row[0].row not in TRUTH and row[column]]
-                sign, rivals = -1 if metric == "ED" else 1, floors | {cell.metric.variant for cell in cells}
-                for cell in cells:
-                    m = cell.metric
-                    others = [o for o in at[m.metric, m.horizon, m.pooling, m.reference] if o.variant in rivals]
-                    others = [o for o in others if o.variant != m.variant]
-                    above = all(sign * (m.value - o.value) > 0 and f"{o.value:.1f}" != cell.text for o in others)
-                    expected = above and m.variant not in floors and len(cells) > 1 and cell.text != "0.0"
-                    assert cell.is_best == expected, m
-                seen += sum(cell.is_best for cell in cells)
-            assert not any(cell.is_best for row in rows if row[0].row in TRUTH for cell in row[1:] if cell)
-    assert seen > 20
-
-
-def bold(rows: dict[str, float], weak: frozenset[str] = frozenset()) -> list[str]:
+def bold(rows: dict[str, float], weak: frozenset[str] = frozenset(), metric: str = "M@1") -> list[str]:
     """The bold rows of a column with these values."""
-    made = [a_metric(variant=row, value=v, low=v - 1, high=v + 1) for row, v in rows.items()]
-    table = build_table(Results(tuple(made), weak), TableSpec("t", "", [*rows], ["M@1"]))
+    made = [a_metric(variant=row, metric=metric, value=v, low=v - 1, high=v + 1) for row, v in rows.items()]
+    table = build_table(Results(tuple(made), weak), TableSpec("t", "", [*rows], [metric]))
     return [cell.metric.variant for cell in table.values() if cell.is_best]
 
 
-def test_ties_as_printed_zeros_floors_and_undertrained_rows_are_never_bold() -> None:
+def test_bold_is_the_single_best_row_above_every_floor_that_does_not_see_the_truth() -> None:
+    """Never ties as printed, zeros, floors and undertrained rows."""
     assert bold({"no_traj": 9.0, "scorer": 12.0, "majority": 2.0}) == ["scorer"]
+    assert bold({"no_traj": 9.0, "scorer": 12.0, "majority": 20.0}, metric="ED") == ["no_traj"]
     assert bold(dict.fromkeys(("no_traj", "endpoint_traj", "scorer", "pool_mean", "top1"), 0.0)) == []
     assert bold({"no_traj": 12.04, "scorer": 12.01}) == []
     assert bold({"no_traj": 9.0, "scorer": 12.0}, frozenset({"scorer"})) == ["no_traj"]
@@ -148,48 +104,24 @@ def test_ablations_stand_in_tables_of_their_own_and_every_row_in_one(inputs: Tab
     assert tables["gain-ablations"] <= parts
 
 
-def test_what_dev_chose_for_joint_decoding_is_in_the_json(kept: Kept) -> None:
-    rows = json.loads(kept.documents["report.json"])["decoding"]
-    assert [(row["horizon"], row["weight"]) for row in rows][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
-
-
-def test_how_far_samplings_lie_apart_is_printed_as_means_over_seeds(inputs: Tables, kept: Kept, page: Reader) -> None:
-    """The range over seeds and samplings together, 20 to 26 here, would be that of trainings as well."""
-    text = " ".join("".join(page.text).split())
-    assert "M@1 of PDPP in 5 samplings of its plans, lowest to highest: H=3 21.0 to 25.0, H=4 21.0 to 25.0." in text
-    assert len(json.loads(kept.documents["report.json"])["samplings"]) == 20
-    one = [row for row in rows_of(SamplingScore, inputs.tables["samplings"]) if row.sampling == 0]
-    assert sampling_sentence(one) == sampling_sentence([]) == ""
-
-
-def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
-    few: Tables, kept: Kept, page: Reader
-) -> None:
-    rows = [
-        MaskCoverage(horizon=h, n_windows=20, n_windows_unmasked=h - 3, n_steps=20 * h, n_allowed=20 * h - 6,
-                     n_middle=20 * (h - 2), n_middle_allowed=20 * (h - 2) - 4)
-        for h in (3, 4)
-    ]  # fmt: skip
-    said = mask_sentence(rows)
-    assert said == (
-        "The masks of the scenarios allow 52 of 60 true labels of middle steps of the test windows (86.7 %; H=3 80.0, "
-        "H=4 90.0) and 128 of 140 of all steps (91.4 %); no masked row can answer the others; 1 of 40 windows are not "
-        "masked: no training take has their scenario"
-    )
-    masked = built(Tables({**few.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
-    assert said in " ".join("".join(Reader(masked["report.html"].decode()).text).split())
-    assert [row["n_allowed"] for row in json.loads(masked["report.json"])["mask_coverage"]] == [54, 74]
-    whole = mask_sentence([row.replace(n_allowed=row.n_steps, n_windows_unmasked=0) for row in rows])
-    assert whole.endswith("140 of 140 of all steps (100.0 %)")
-    assert "masks of the scenarios" not in "".join(page.text)
-    assert json.loads(kept.documents["report.json"])["mask_coverage"] == []
+def test_records_of_the_run_are_tables_of_the_page_and_entries_of_the_json(few: Tables, page: Reader) -> None:
+    numbers = {"n_windows": 20, "n_windows_unmasked": 1, "n_steps": 60, "n_allowed": 54, "n_middle": 20}
+    mask = MaskCoverage(horizon=3, n_middle_allowed=16, **numbers)
+    documents = built(Tables({**few.tables, "mask_coverage": table_of(MaskCoverage, [mask])}), CFG).documents
+    text, written = documents["report.html"].decode(), json.loads(documents["report.json"])
+    for title in ("Distances of segments in the features", "Samplings of the plans", "Shuffled middle", "the masks"):
+        assert title in text
+    assert [row["n_allowed"] for row in written["mask_coverage"]] == [54]
+    assert "the masks" not in "".join(page.text)
+    assert (len(written["samplings"]), len(written["pair_distances"])) == (20, 24)
+    assert [(row["horizon"], row["weight"]) for row in written["decoding"]][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
 
 
 def test_simulated_numbers_carry_a_banner_and_no_published_value_and_the_header_names_the_corpus(
     kept: Kept, recorded: Kept, page: Reader
 ) -> None:
     text = "".join(page.text)
-    assert "Simulated world." in text
+    assert text.count(WARNING) == 1
     assert "Published" not in text
     assert "29.38" not in text
     assert b"SIMULATED WORLD" in kept.documents["metrics.tex"]
@@ -220,7 +152,7 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, 
 def test_models_of_another_run_and_few_takes_are_among_the_limits(few: Tables, kept: Kept) -> None:
     e_tau, weights = ({"place": "/runs/atomic", "sha256": digit * 64} for digit in "ab")
     made = built(few, CFG.replace(alignment_from=e_tau, predictor_from=weights))
-    limits, of_own = (" ".join(json.loads(one.documents["report.json"])["limits"]) for one in (made, kept))
+    limits, of_own = (one.documents["report.html"].decode().split("<h2>Limits")[1] for one in (made, kept))
     assert "E_tau from /runs/atomic (sha256 aaaaaaaaaaaa)" in limits
     assert "the initial weights of the predictors from /runs/atomic (sha256 bbbbbbbbbbbb)" in limits
     assert "another run" not in of_own
@@ -247,14 +179,12 @@ def test_one_take_and_no_interval_still_make_a_report(few: Tables) -> None:
     assert b"Infinity" not in documents["report.json"]
 
 
-def test_rows_that_this_run_lacks_stand_below_the_main_table(inputs: Tables, kept: Kept, page: Reader) -> None:
+def test_rows_that_this_run_lacks_are_among_its_facts(inputs: Tables, kept: Kept) -> None:
     """Every row is built; a run without one lists it as not run: none of the page is in it, no other is left out."""
-    text, json_ = "".join(page.text), json.loads(kept.documents["report.json"])
-    places = [text.index(said) for said in ("All rows but ablations over", "not run: ", "Difference to No-Traj,")]
-    assert places == sorted(places)
+    json_ = json.loads(kept.documents["report.json"])
     shown = {cell["key"].partition("|")[0] for table in json_["tables"] for cell in table["cells"]}
     lacking = [one.name for one in METHODS if one.id not in shown and not one.anticipates]
-    assert json_["absent_rows"] == f"not run: {'; '.join(lacking)}"
+    assert json_["facts"][-1] == f"not run: {'; '.join(lacking)}"
     metric = next(m for m in rows_of(Metric, inputs.tables["metrics"]) if m.reference is None)
     assert not absent_rows(results_of([metric.replace(variant=one.id) for one in METHODS], []))
 
@@ -269,17 +199,16 @@ def test_a_run_with_two_rows_one_undecided_check_and_no_other_table_has_a_page_w
     html = made.documents["report.html"].decode()
     for shown in (
         "nothing to draw",
-        '<li class="v-undecided">',  # neither green nor red
-        '<li class="open"><b>0 of 1</b>',
+        '<li class="open">0 of 1 No test data was seen in training',  # neither green nor red
         "Other checks",  # a check of an unknown kind
         "weather: it rains",
-        '<li class="open"><b>Ceilings absent</b></li>',
+        '<li class="open">Ceilings absent</li>',
         "No ceiling was computed for this run: nothing here bounds the rows from above.",
     ):
         assert shown in html
-    for absent in ('diagnostics"', "What can be known at most", 'href="#ceilings"', 'class="bound'):
+    for absent in ('diagnostics"', "What can be known at most", 'class="bound'):
         assert absent not in html
-    assert "; Scorer; " in html.split("not run: ")[1].split("</p>")[0]
+    assert "; Scorer; " in html.split("not run: ")[1].split("</li>")[0]
     assert b"can be known" not in made.documents["metrics.tex"]
     assert "No ceiling was computed" in json.loads(made.documents["report.json"])["ceilings_say"][0]
 
@@ -294,25 +223,6 @@ def test_every_chart_tells_its_numbers_in_words(inputs: Tables, page: Reader) ->
         assert "Oracle: 3: " in figure.chart
 
 
-def test_train_scores_stand_next_to_dev_in_the_charts_of_the_trainings(inputs: Tables) -> None:
-    def drawn(splits: tuple[str, ...]) -> dict[str, str]:
-        """Caption -> chart of the trainings, of the rows of some splits."""
-        of_stage = [
-            (stage, [row for row in rows_of(CurvePoint, inputs.tables[f"{stage}_curves"]) if row.split in splits])
-            for stage in ("alignment", "predictor", "scorer")
-        ]
-        found = report_charts(Material(results_of([], []), [], [], [], of_stage))["training"]
-        return {chart.caption: str(chart.chart) for chart in found}
-
-    both = drawn(("train", "dev"))
-    thin = [f"{what}, thin: on training takes" for what in ("alignment: dev R@5", "predictor: dev M@1")]
-    assert set(both) >= {*thin, "scorer: dev M@1, thin: on training takes"}
-    for row in ("with trajectories", "No-Traj", "Endpoint-Traj"):
-        assert f"{row}: 1: 16.0" in both[thin[1]]
-        assert f"{row}, training takes: 1: 28.0" in both[thin[1]]
-    assert "predictor: dev M@1" in drawn(("dev",))
-
-
 def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_of_their_own() -> None:
     def rows(model: str, quantity: str) -> list[CurvePoint]:
         """Two epochs on dev and on training takes."""
@@ -324,8 +234,8 @@ def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_
 
     found = training_charts([("latent", [*rows("plan_none", "-l1"), *rows("latent_head", "right")])])
     charts = {chart.caption: str(chart.chart) for chart in found}
-    assert "latent No-Traj: 1: -0.2" in charts["latent: dev -l1, thin: on training takes"], "a distance, no share"
-    assert "labels of latents (another loss): 1: -25.0" in charts["latent: dev right, thin: on training takes"]
+    assert "latent No-Traj: 1: -0.2" in charts["latent: dev -l1, thin: training takes"], "a distance, no share"
+    assert "labels of latents (another loss): 1: -25.0" in charts["latent: dev right, thin: training takes"]
 
 
 # What was lost on the way, and what every stage counts.
@@ -341,19 +251,6 @@ def test_every_reject_is_shown_with_meaning_action_and_counts(page: Reader) -> N
         "UNSURE",
     ):
         assert wanted in text
-
-
-def test_a_window_that_three_stages_miss_is_lost_once(inputs: Tables) -> None:
-    def lost(stage_name: str, windows: tuple[str, ...]) -> pa.Table:
-        code = RejectCode.WINDOW_INCOMPLETE
-        rows = [reject(stage_name, code, "egoexo4d:take00001", f"window {w}: no feature for s") for w in windows]
-        return table_of(Reject, rows)
-
-    held = {"predictor": lost("predictor", ("t:h3:0000", "t:h3:0001")), "scorer": lost("scorer", ("t:h3:0001",))}
-    held["evaluation"] = lost("evaluation", ("t:h3:0001", "t:h4:0000"))
-    assert health.lost_units(held) == {"predictor": 2, "scorer": 0, "evaluation": 1}
-    kept = {stage: t for stage, t in inputs.tables.items() if stage.endswith(".rejects")}
-    assert sum(health.lost_units(kept).values()) == sum(sum(t["n_units"].to_pylist()) for t in kept.values())
 
 
 def test_a_stage_says_itself_what_the_report_counts_of_it(few: Tables) -> None:

@@ -22,7 +22,6 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage, no_progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.evaluation.ceiling import read_world
-from trajpilot_core.report.action_page import fixed_metrics
 from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.annotate import base_form, thing_of
 from trajpilot_core.simworld.layouts.base import layout_of
@@ -57,14 +56,11 @@ def test_every_layout_has_a_writer_its_faults_and_a_preset(tmp_path: Path) -> No
 
 
 def test_in_the_tiny_kitchens_a_recall_among_five_can_fail() -> None:
-    fixed = []
-    for few in ({}, {"primitives": 4}):
-        world = sample_world(PRESETS["tiny_epic_kitchens"]().replace(**few))
-        takes = [take for take in world.takes if take.fault is None and take.split == "train"]
-        trained = [world.labels[one.label] for take in takes for one in take.segments]
-        n_classes = {"verb": len({x.primitive for x in trained}), "noun": len({thing_of(x) for x in trained})}
-        fixed.append(fixed_metrics(n_classes))
-    assert fixed == [[], ["Verb"]]
+    world = sample_world(PRESETS["tiny_epic_kitchens"]())
+    takes = [take for take in world.takes if take.fault is None and take.split == "train"]
+    trained = [world.labels[one.label] for take in takes for one in take.segments]
+    assert len({label.primitive for label in trained}) > 5
+    assert len({thing_of(label) for label in trained}) > 5
 
 
 @pytest.mark.parametrize("layout", OTHERS)

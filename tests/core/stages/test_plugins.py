@@ -186,12 +186,12 @@ def test_what_the_ui_shows_knows_the_row_or_misses_its_plugin_by_name(site: Path
     results = results_of(rows_of(Metric, memory.table("metrics")), [])
     run = PaperRun("runs/a", ATOMIC_CORPUS, results, {}, is_simulated=True)
     with installed(site):
-        assert "report.html" in summary(found, "report.html")  # type: ignore[arg-type]
-        assert isinstance(draw("evaluation", figure_rows.ACCURACY, found), Picture)  # type: ignore[arg-type]
+        assert "report.html" in summary(found, "report", "report.html")  # type: ignore[arg-type]
+        assert isinstance(draw(figure_rows.ACCURACY, found), Picture)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the plugin most_frequent"):
-        summary(found, "report.html")  # type: ignore[arg-type]
+        summary(found, "report", "report.html")  # type: ignore[arg-type]
     assert cells_of([run]), "the paper's tables have rows of the paper"
-    drawn = draw("evaluation", figure_rows.ACCURACY, found)  # type: ignore[arg-type]
+    drawn = draw(figure_rows.ACCURACY, found)  # type: ignore[arg-type]
     assert isinstance(drawn, NotDrawn)
     assert "the plugin most_frequent" in drawn.reason
 

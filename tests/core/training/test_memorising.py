@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from action_token_fixture import CFG
+from kitchens_fixture import CFG
 from planning_fixture import on_cpu
 from torch import Tensor
 from torch.nn import functional as F

@@ -22,7 +22,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.predictions import on_subset
 from trajpilot_core.evaluation.tables import metric_rows
 from trajpilot_core.methods import method, with_role
-from trajpilot_core.report.tables.diagnostics import answer_tables
+from trajpilot_core.report.build import answer_tables
 from trajpilot_core.stages import evaluation, stages_of, vlm
 from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 from trajpilot_core.vlm.material import TakeFrames
@@ -86,7 +86,7 @@ def assert_untuned(memory, *, anticipates: bool) -> None:
     )
     assert {one.adapter for one in endpoints} == {""}
     reading, recognised = answer_tables(counts, endpoints)
-    names = {str(row[0]) for row in reading.rows} - {"Qwen-ZS", "Qwen-ZS, no goal"}
+    names = {str(row[0]).partition(":")[0] for row in reading.rows} - {"Qwen-ZS", "Qwen-ZS, no goal"}
     assert {name.partition(",")[0] for name in names} == {"Qwen+LLM"}
     assert all("UNTUNED" in name for name in names)
     assert "by an UNTUNED model" in recognised.title

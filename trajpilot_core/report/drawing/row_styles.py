@@ -1,14 +1,10 @@
 """Style sheet of the rows, made from their records: a row has its colour, dashes and mark wherever it is drawn."""
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 
-SHORTEST, BETWEEN, LONGEST = "shortest", "between", "longest"
-"""Line styles of one row at several horizons, combined with the colour of the row."""
-DASHES = {SHORTEST: "1 3", BETWEEN: "6 3"}
 SPARE: Mapping[str, tuple[str, str]] = {
     "curve-1": ("#0b6e8f", "#6cc5e4"),
     "curve-2": ("#c2601c", "#ffb080"),
@@ -19,9 +15,7 @@ SPARE: Mapping[str, tuple[str, str]] = {
     "curve-7": ("#39424e", "#d5dae0"),
     "curve-8": ("#1f8a5f", "#63dba6"),
 }
-"""Style -> colour on white and on black, for lines without a row, or for a second row of the same colour."""
-LEAST_DISTANCE = 30
-"""Smallest distance of two colours of a chart, in RGB of 0 to 255."""
+"""Style -> colour on white and on black, for lines without a row."""
 
 
 def colours() -> dict[str, tuple[str, str]]:
@@ -44,36 +38,9 @@ def page_rules() -> str:
 def row_rules() -> str:
     """Return the rules of the rows: `.<id>` for lines, `.k-<id>` for chips, dashes and widths of lines."""
     rules = [f".{name}, .k-{name} {{ color: var(--{name}); }}" for name in colours()]
-    rules += [f".{name} polyline {{ stroke-dasharray: {dash}; }}" for name, dash in DASHES.items()]
     for method in METHODS:
         dash = f"stroke-dasharray: {method.style.dash};" if method.style.dash else ""
         width = f"stroke-width: {method.style.width};" if method.style.width != RowStyle.width else ""
         if dash or width:
             rules.append(f".line.{method.id} polyline {{ {' '.join(filter(None, (dash, width)))} }}")
     return "\n".join(rules) + "\n"
-
-
-def told_apart(wanted: Iterable[str]) -> list[str]:
-    """Return a style for each line of one chart: the wanted one, or a spare one where another line has its colour.
-
-    An empty text requests a spare one. If there are more lines than spare colours, they share the last.
-    """
-    wanted, taken, chosen = list(wanted), list[str](), list[str]()
-    for style in wanted:
-        spare = [name for name in SPARE if name not in taken and not any(alike(name, other) for other in taken)]
-        is_free = style and not any(alike(style, other) for other in taken)
-        chosen.append(style if is_free else (spare or [*SPARE])[0 if spare else -1])
-        taken.append(chosen[-1])
-    return chosen
-
-
-def alike(one: str, other: str) -> bool:
-    """Return whether the colours of two styles are too close, on white or on black."""
-    known = colours()
-    pairs = zip(known[one], known[other], strict=True)
-    return any(math.dist(_rgb(first), _rgb(second)) < LEAST_DISTANCE for first, second in pairs)
-
-
-def _rgb(colour: str) -> tuple[int, ...]:
-    """Return red, green and blue, 0 to 255, of a colour `#rrggbb`."""
-    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))

@@ -5,7 +5,7 @@ Equal numbers give equal bytes.
 
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import NamedTuple
 
@@ -87,18 +87,12 @@ class NothingToDraw(TrajPilotError):
     """A picture has nothing to show, for the reason in the message."""
 
 
-class NothingAsked(NothingToDraw):
-    """The stage had nothing to do: the page shows the reason in place of the picture; it is not logged."""
-
-
 class Drawn(NamedTuple):
     """A drawing."""
 
     content: bytes
     caption: str
     """What it shows and how to read it; contains no text of the data."""
-    smaller: "Callable[[], Drawn] | None" = None
-    """Draws it again with fewer bytes; None: it cannot be smaller."""
 
 
 class Picture(NamedTuple):
@@ -119,17 +113,9 @@ class NotDrawn(NamedTuple):
     reason: str
 
 
-def data_uri(picture: Drawn) -> str:
-    """Return the drawing as a data URI, which needs no web server."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(picture.content).decode()}"
-
-
 def fitted(name: str, title: str, picture: Drawn) -> Picture | NotDrawn:
-    """Make a drawing smaller until it fits; one that cannot fit is left out, with its size as the reason."""
-    uri = data_uri(picture)
-    while len(uri) > MOST_BYTES and picture.smaller is not None:
-        picture = picture.smaller()
-        uri = data_uri(picture)
+    """Return a drawing as a data URI, which needs no web server; one that is too large is left out with its size."""
+    uri = f"data:image/svg+xml;base64,{base64.b64encode(picture.content).decode()}"
     if len(uri) > MOST_BYTES:
         return NotDrawn(name, title, f"{len(uri) / 1e3:.0f} kB is too large; the limit is {MOST_BYTES / 1e3:.0f} kB")
     return Picture(name, title, picture.caption, uri)

@@ -7,23 +7,23 @@ from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.figures import corpus, curves, rows
 from trajpilot_core.report.figures.base import Figure, Material
 
-ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]
+ReportSection = Literal["summary", "horizon", "controls", "retrieval", "gate", "pool", "training"]
 """Parts of the report that show charts."""
-CHARTS: Mapping[ReportSection, tuple[Callable[[Material], Sequence[Chart]], ...]] = {
-    "summary": (lambda material: [rows.gain_chart(material.results)],),
-    "horizon": (lambda material: rows.horizon_charts(material.results, material.ceilings),),
-    "controls": (rows.control_charts,),
-    "retrieval": (rows.ablation_charts, rows.gate_charts),
-    "pool": (rows.headroom_charts,),
-    "training": (lambda material: curves.training_charts(material.curves),),
+CHARTS: Mapping[ReportSection, Callable[[Material], Sequence[Chart]]] = {
+    "summary": lambda material: [rows.gain_chart(material.results)],
+    "horizon": lambda material: rows.horizon_charts(material.results, material.ceilings),
+    "controls": rows.control_charts,
+    "retrieval": rows.ablation_charts,
+    "gate": rows.gate_charts,
+    "pool": rows.headroom_charts,
+    "training": lambda material: curves.training_charts(material.curves),
 }
-"""In the order in which they are shown."""
 PICTURES: tuple[Figure, ...] = (*curves.PICTURES, *corpus.PICTURES, rows.ACCURACY)
 
 
-def report_charts(material: Material) -> dict[ReportSection, list[Chart]]:
+def report_charts(material: Material) -> dict[ReportSection, Sequence[Chart]]:
     """Return section of the report -> its charts."""
-    return {section: [chart for draw in drawn for chart in draw(material)] for section, drawn in CHARTS.items()}
+    return {section: draw(material) for section, draw in CHARTS.items()}
 
 
 def figures_of(stage: str) -> tuple[Figure, ...]:

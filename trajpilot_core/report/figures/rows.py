@@ -1,11 +1,11 @@
 """Accuracy over the horizon, paired differences, gate and pool: charts of the report, pictures of the UI."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
-from trajpilot_core.methods import METHODS, charted, examined, with_role
+from trajpilot_core.methods import METHODS, charted, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.report.committed import Committed
@@ -21,7 +21,7 @@ from trajpilot_core.report.drawing.charts import (
     swatch,
     whisker_chart,
 )
-from trajpilot_core.report.drawing.row_styles import style_of, told_apart
+from trajpilot_core.report.drawing.row_styles import SPARE, style_of
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.ceilings import INFORMATION
@@ -131,13 +131,11 @@ def accuracy(committed: Committed) -> Drawn:
 ACCURACY = Figure("accuracy", "Accuracy over the horizon", ("evaluation",), accuracy)
 
 
-def _chart(
-    title: str, caption: str, y_label: str, mark: str, lines: dict[str, list[tuple[int, float]]], styles: list[str]
-) -> Chart:
-    """Draw shares over the horizon: name of a line -> its (horizon, percent)."""
+def counted_chart(title: str, caption: str, y_label: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Chart:
+    """Draw lines over the horizon that are no rows: name of a line -> its (horizon, value)."""
     series = [
-        Series(name, style, tuple(Point(float(h), share) for h, share in points), mark)
-        for (name, points), style in zip(lines.items(), told_apart(styles), strict=True)
+        Series(name, [*SPARE][at % len(SPARE)], tuple(Point(float(h), value) for h, value in points))
+        for at, (name, points) in enumerate(lines.items())
     ]
     return Chart(caption, line_chart(title, X_LABEL, y_label, series), keys_of(series))
 
@@ -149,9 +147,8 @@ def gate_charts(material: Material) -> list[Chart]:
         f"seed {seed}": [(r.horizon, r.open_rate) for r in material.gate if r.seed == seed and r.horizon is not None]
         for seed in seeds
     }
-    styles = [examined().id if seed == seeds[0] else "" for seed in seeds]
     caption = "Windows in which the gate opened for a retrieved trajectory"
-    return [_chart("Open rate of the gate", caption, "gate open, %", "square", lines, styles)]
+    return [counted_chart("Open rate of the gate", caption, "gate open, %", lines)]
 
 
 def headroom_charts(material: Material) -> list[Chart]:
@@ -162,4 +159,4 @@ def headroom_charts(material: Material) -> list[Chart]:
         for pool in sorted({row.pool for row in rows})
     }
     caption = "Middle steps for which a candidate has the true label at the same position"
-    return [_chart("Headroom of the retrieved pool", caption, "truth in pool, %", "circle", lines, [""] * len(lines))]
+    return [counted_chart("Headroom of the retrieved pool", caption, "truth in pool, %", lines)]

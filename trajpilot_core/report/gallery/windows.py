@@ -1,6 +1,5 @@
 """Each window of the gallery: its rows of the store, steps, answers, the retrieved window, head paths."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,6 @@ import pyarrow.compute as pc
 
 from schemas.annotation import DOF, MOTIONS
 from schemas.config import ReportConfig
-from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of
 from trajpilot_core.methods import METHODS, examined, in_order, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import shortened
@@ -137,8 +135,6 @@ class Example:
     paths: tuple[Path, ...]
     unit: str
     retrieved: RetrievedWindow | None = None
-    gained: int = 0
-    """Middle steps right of the compared row minus those of No-Traj."""
 
 
 def keep(table: pa.Table, column: str, values: Sequence[str]) -> list[dict[str, Any]]:
@@ -160,25 +156,12 @@ class Facts:
     labels: Mapping[str, str]
 
 
-def examples(gallery: GalleryWindows, facts: Facts, threshold: float | None = None) -> list[Example]:
-    """Describe every sampled window, class by class.
-
-    Args:
-        threshold: of the examined row's gate; None where it is unknown.
-    """
-    return [_example(window, name, gallery, facts, threshold) for name in CLASSES for window in gallery.classes[name]]
+def examples(gallery: GalleryWindows, facts: Facts) -> list[Example]:
+    """Describe every sampled window, class by class."""
+    return [_example(window, name, gallery, facts) for name in CLASSES for window in gallery.classes[name]]
 
 
-def best_example(shown: Sequence[Example]) -> int | None:
-    """Return the index of the example with most middle steps gained, the first of equals; None where none gained.
-
-    It is the best of the sampled windows, not of all.
-    """
-    gained = [example.gained for example in shown]
-    return gained.index(max(gained)) if max(gained, default=0) > 0 else None
-
-
-def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts, threshold: float | None) -> Example:
+def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts) -> Example:
     """Describe one window."""
     window = facts.windows[window_id]
     segments = [facts.segments[s] for s in window["segment_ids"]]
@@ -202,11 +185,10 @@ def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts, t
         (segments[0]["start_s"], segments[-1]["end_s"]),
         tuple(_label(i, facts) for i in decides["label_ids"]),
         tuple(_plan(variant, rows[variant], facts) for variant in in_order(rows)),
-        _gate(rows.get(examined().id), threshold),
+        _gate(rows.get(examined().id)),
         paths,
         unit,
         _retrieved(rows, facts),
-        right - of_reference,
     )
 
 
@@ -254,16 +236,14 @@ def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
     return Plan(row_name(variant), tuple(steps), variant)
 
 
-def _gate(row: Mapping[str, Any] | None, threshold: float | None) -> str:
-    """Return the state of the gate and its threshold."""
+def _gate(row: Mapping[str, Any] | None) -> str:
+    """Return the state of the gate."""
     if row is None or row["gate"] is None:
         return "no gate"
     declared = examined().gate
     assert declared is not None
-    known = "" if threshold is None else f", threshold {threshold:.2f}"
-    opens = ", threshold above 1: never opens" if threshold is not None and threshold > 1 else known
     did = f"open: {declared.open_means}" if row["opened"] else f"closed: the answer of {row_name(REFERENCE)} is used"
-    return f"gate of {examined().name} {row['gate']:.2f}{opens}, {did}"
+    return f"gate of {examined().name} {row['gate']:.2f}, {did}"
 
 
 def _paths(
@@ -306,16 +286,6 @@ def video_files(gallery: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     wanted = [row["take_id"] for row in (*shown, *retrieved)]
     takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", wanted)
     return {row["take_id"]: row["video"] for row in sorted(takes, key=lambda row: row["take_id"])}
-
-
-def load_threshold(inputs: Inputs) -> float | None:
-    """Return the threshold of the examined row's gate, first seed; None where it was not fitted.
-
-    Reads the descriptions of the models only.
-    """
-    about = inputs.models("scorers").about
-    seeds = seeds_of(key for key in about if key.startswith(f"{FINAL.name}/") and key.endswith(f"/{examined().id}"))
-    return float(json.loads(about[model_key(FINAL, seeds[0], examined().id)])["threshold"]) if seeds else None
 
 
 def load_facts(gallery: GalleryWindows, inputs: Inputs) -> Facts:

@@ -4,40 +4,37 @@ Source of the ceilings: docs/decisions/ceiling.md. How they are shown: docs/deci
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from schemas.results import Ceiling
-from trajpilot_core.methods import in_order, method
-from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.methods import in_order
 from trajpilot_core.metrics import of_table, with_ceiling
 from trajpilot_core.report.tables.table import DASH, TOO_FEW, Cell, Label, Table, grouped, number, row_label, row_name
-from trajpilot_core.simworld.inference.visible import KINDS, InputKind
+from trajpilot_core.simworld.inference.visible import KINDS
 
 INFORMATION = KINDS
-"""Rows of the kinds of information (no motion, motion of the endpoints, all motion); per horizon only these."""
-GOAL: InputKind = "endpoint_traj"
-"""The ceiling of all rows that see no step between Start and Goal."""
-KEY_METRICS = ("M@1", "MSeq")
+"""Rows of the kinds of information: no motion, motion of the endpoints, all motion."""
 AFTER_START = of_table("anticipation")
 State = Literal["below", "level", "open", "warn", "broken"]
 Whole = Literal["absent", "kept", "warned", "broken", "open"]
 """State of all figures together."""
-WORDS: dict[State, str] = {
-    "below": "below",
-    "level": "above, within 3 s.e.",
-    "open": TOO_FEW,
-    "warn": "ABOVE: warns",
-    "broken": "ABOVE: a leak",
-}
+WORDS: Mapping[State, str] = {"warn": " ABOVE: warns", "broken": " ABOVE: a leak"}
+NOTE = (
+    "Row / ceiling, difference (its standard error, clustered by take). The ceiling of a row is the score of exact "
+    "inference on the process that made the world, given at least what the row sees, with the best decision for each "
+    "metric. That of Endpoint-Traj also bounds every row with retrieved windows, because those contain no information "
+    "about the middle of this window beyond its endpoints. Only M@1 and MSeq over all horizons are binding; any other "
+    "figure above its ceiling is a warning. ABOVE: by more than 3 standard errors."
+)
 
 
-def texts_of(row: Ceiling) -> tuple[str, str, str, str]:
-    """Return a row's value, its ceiling, the difference with its standard error, and the verdict, as printed."""
-    error = number(row.standard_error) if math.isfinite(row.standard_error) else DASH
+def text_of(row: Ceiling) -> str:
+    """Return a row's value, its ceiling, and the difference with its standard error, as printed."""
+    error = number(row.standard_error) if math.isfinite(row.standard_error) else TOO_FEW
     difference = f"{number(row.difference, is_signed=True)} ({error})"
-    return number(row.value), number(row.ceiling), difference, WORDS[state_of(row)]
+    return f"{number(row.value)} / {number(row.ceiling)}, {difference}{WORDS.get(state_of(row), '')}"
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,8 @@ class Ceilings:
     headline: str
     broken: tuple[str, ...]
     """One sentence per binding figure above its ceiling."""
-    recovered: str
-    """How far the rows get from No-Traj towards the ceiling of Endpoint-Traj; empty where that is undefined."""
     tables: tuple[Table, ...]
-    """The main table, and all figures; none where the state is `absent`."""
+    """All figures; none where the state is `absent`."""
 
 
 def ceilings_of(
@@ -73,29 +68,16 @@ def ceilings_of(
         else:
             needs = "it needs the process that generated them, which is known only in simulation"
             why = f"Recorded takes have no ceiling: {needs}."
-        return Ceilings("absent", why, (), "", ())
+        return Ceilings("absent", why, (), ())
     bounded = {row.metric for row in rows}
     metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in bounded)
-    tables = (
-        ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS, undertrained),
-        ceiling_table(
-            "ceilings-all",
-            "Every row and metric against its ceiling: row / ceiling, difference (s.e.)",
-            rows,
-            metrics,
-            undertrained,
-            whole=True,
-        ),
-    )
-    above = [(row, texts_of(row)) for row in rows if state_of(row) == "broken"]
-    broken = tuple(
-        f"{row_name(row.variant)}, {row.metric} over all horizons: {value}, ceiling {ceiling}, difference {difference}"
-        for row, (value, ceiling, difference, _) in above
-    )
+    table = ceiling_table(rows, metrics, undertrained)
+    above = [row for row in rows if state_of(row) == "broken"]
+    broken = tuple(f"{row_name(row.variant)}, {row.metric} over all horizons: {text_of(row)}" for row in above)
     is_open = any(state_of(row) == "open" for row in rows if row.binding)
     warns = any(state_of(row) == "warn" for row in rows)  # figures that are not binding can only warn
     whole: Whole = "broken" if above else "open" if is_open else "warned" if warns else "kept"
-    return Ceilings(whole, _headline(rows), broken, recovered(rows), tables)
+    return Ceilings(whole, _headline(rows), broken, (table,))
 
 
 def _headline(rows: Sequence[Ceiling]) -> str:
@@ -124,58 +106,19 @@ def state_of(row: Ceiling) -> State:
     return "below" if row.difference <= 0 else "level"
 
 
-def ceiling_table(
-    id_: str,
-    title: str,
-    figures: Sequence[Ceiling],
-    metrics: Sequence[str],
-    undertrained: frozenset[str],
-    *,
-    whole: bool = False,
-) -> Table:
-    """Group the figures by horizon, the plain mean first.
+def ceiling_table(rows: Sequence[Ceiling], metrics: Sequence[str], undertrained: frozenset[str]) -> Table:
+    """Group the figures by horizon, the plain mean first."""
 
-    Args:
-        whole: everything, a figure in one cell; else per horizon only `INFORMATION`, and four cells for each figure.
-    """
+    def cell(row: Ceiling | None) -> Cell:
+        return DASH if row is None else Label(text_of(row), style=f"c-{state_of(row)}" if row.above else "")
 
-    def cells(row: Ceiling | None) -> tuple[Cell, ...]:
-        if row is None:
-            return (DASH,) * (1 if whole else 4)
-        value, ceiling, difference, words = texts_of(row)
-        style = f"c-{state_of(row)}"
-        if whole:
-            return (Label(f"{value} / {ceiling}, {difference}", style=style if row.above else ""),)
-        return value, ceiling, difference, Label(words, style=style)
-
-    def rows(group: Sequence[Ceiling]) -> list[tuple[Cell, ...]]:
+    def lines(group: Sequence[Ceiling]) -> list[tuple[Cell, ...]]:
         by_cell = {(row.variant, row.metric): row for row in group}
         return [
-            (row_label(v, undertrained), *(cell for metric in metrics for cell in cells(by_cell.get((v, metric)))))
+            (row_label(v, undertrained), *(cell(by_cell.get((v, metric))) for metric in metrics))
             for v in in_order({row.variant for row in group})
         ]
 
-    shown = (row for row in figures if row.metric in metrics)
-    shown = (row for row in shown if whole or row.horizon is None or row.variant in INFORMATION)
-    parts = () if whole else ("row", "ceiling", "difference (s.e.)", "verdict")
-    over = () if whole else (("", 1), *((metric, len(parts)) for metric in metrics))
-    return grouped(id_, title, metrics if whole else parts * len(metrics), shown, rows, over, means_first=True)
-
-
-def recovered(rows: Sequence[Ceiling]) -> str:
-    """Return how far each row gets from No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
-    pooled = {row.variant: row for row in rows if row.horizon is None and row.metric == "M@1"}
-    base, goal = pooled.get(REFERENCE), pooled.get(GOAL)
-    if base is None or goal is None or goal.ceiling <= base.value:
-        return ""
-    way = goal.ceiling - base.value
-    shares = [
-        f"{row_name(variant)} {number(100 * (pooled[variant].value - base.value) / way)} %"
-        for variant in in_order(pooled)
-        if method(variant).ceiling == GOAL
-    ]
-    return (
-        f"From the learned {row_name(REFERENCE)} ({number(base.value)}) to the ceiling of {row_name(GOAL)} "
-        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows with this ceiling get this far: "
-        f"{', '.join(shares)}."
-    )
+    shown = (row for row in rows if row.metric in metrics)
+    title = "What can be known at most (simulated world only)"
+    return replace(grouped("ceilings", title, metrics, shown, lines, means_first=True), note=NOTE)

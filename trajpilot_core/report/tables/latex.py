@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LINES = 52
 """Rows of one float: what a page of 8.5 x 11 inches has room for in footnotesize, below a caption of six lines."""
-HEAD = "% Needs \\usepackage{booktabs,graphicx}. Written by the report stage; do not edit.\n"
+HEAD = "% Needs \\usepackage{booktabs,graphicx}. Written by TrajPilot; do not edit.\n"
 ESCAPED = {letter: "\\" + letter for letter in "{}$&#%_"}
 TYPED = {"−": "$-$", "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "°": r"$^{\circ}$", "✓": "ok"}
 NAMED = {
@@ -84,11 +84,10 @@ def fitted(tabular: str) -> list[str]:
     ]
 
 
-def document(tables: Sequence["Table"], ceilings: Sequence["Table"], note: str) -> str:
+def document(tables: Sequence["Table"], note: str) -> str:
     """Return all tables, one after the other; `note`: what the numbers are measured on, part of every caption."""
-    means = "In brackets the standard error of the difference, clustered by take; ABOVE: by more than 3 of them"
-    noted = [*((table, note) for table in tables), *((table, f"{means}. {note}") for table in ceilings)]
-    return HEAD + "\n".join(floating(table.id, replace(table.flat(), note=text)) for table, text in noted)
+    noted = [replace(table.flat(), note=f"{table.note} {note}".strip()) for table in tables]
+    return HEAD + "\n".join(floating(table.id or f"t{at}", table) for at, table in enumerate(noted))
 
 
 def floating(label: str, table: "Table") -> str:

@@ -4,15 +4,15 @@ Source: arXiv 2605.20388 (`trajpilot_core/paper/tables`); no intervals, one seed
 """
 
 from collections.abc import Sequence
-from statistics import mean
 
 from schemas.config import CompletedReport
-from schemas.results import GateRow, Headroom
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.methods import examined, method
+from trajpilot_core.methods import method
 from trajpilot_core.paper import published
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import POOLED, Cell, Table, Value, number, row_name
+from trajpilot_core.report.tables.table import POOLED, Cell, Table, Value, number
+
+READING = "“outside” marks rows whose interval excludes the published value. The published numbers have no intervals."
 
 
 def published_for(results: Results, cfg: CompletedReport) -> published.PublishedTable | None:
@@ -60,56 +60,7 @@ def comparisons(results: Results, table: published.PublishedTable | None) -> lis
     ]
 
 
-def published_table(rows: Sequence[tuple[Cell, ...]]) -> Table | None:
-    """Return the table of all comparisons; None without any."""
+def published_table(rows: Sequence[tuple[Cell, ...]]) -> list[Table]:
+    """Return the table of all comparisons; none without any."""
     header = ("H", "Method", "Metric", "ours", "published", "difference")
-    return Table("Published value next to ours", header, tuple(rows)) if rows else None
-
-
-QUANTITIES = {
-    "same_step_recall": ("mid same-step recall, %", 1),
-    "any_step_recall": ("mid any-step recall, %", 1),
-    "cosine_local": ("endpoint cosine, local", 3),
-    "cosine_random": ("endpoint cosine, random", 3),
-}
-"""Quantity of the paper's data -> printed name, digits."""
-ORACLE = {"M@1": "oracle_m1", "MSeq": "oracle_mseq"}
-
-
-def pool_comparisons(
-    gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: CompletedReport, *, is_recorded: bool
-) -> list[tuple[Cell, ...]]:
-    """Compare the published numbers of gate, pools and best candidate with the means over our seeds, if any."""
-    if not is_recorded or cfg.corpus != published.ATOMIC_CORPUS or cfg.is_closed:
-        return []
-
-    def of_pool(size: int, horizon: str, field: str) -> list[float]:
-        return [getattr(row, field) for row in headroom if (row.pool, row.horizon) == (size, int(horizon))]
-
-    compared: list[tuple[dict[str, str], str, str, list[float], int]] = []
-    texts = published.table_rows("text")
-    for row in texts:
-        if row["metric"] == "fallback_share":
-            shares = [100 - ours.open_rate for ours in gate if ours.horizon == int(row["horizon"])]
-            compared.append((row, f"gate of the {row_name(examined().id)}", "fallback, %", shares, 1))
-    for row in published.table_rows("retrieval_headroom"):
-        size, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
-        values = of_pool(size, row["horizon"], published.HEADROOM_FIELDS[row["metric"]])
-        compared.append((row, f"pool of {size}", name, values, digits))
-    largest = max((ours.pool for ours in headroom), default=0)
-    for row in texts:
-        if row["row"] == "pool_oracle":
-            values = of_pool(largest, row["horizon"], ORACLE[row["metric"]])
-            compared.append((row, f"best of a pool of {largest}", row["metric"], values, 1))
-    return [
-        (
-            row["horizon"],
-            name,
-            metric,
-            f"{number(mean(ours), digits)} (no interval; seeds: {len(ours)})",
-            f"{float(row['value']):g}",
-            number(mean(ours) - float(row["value"]), digits, is_signed=True),
-        )
-        for row, name, metric, ours, digits in compared
-        if ours
-    ]
+    return [Table("Published value next to ours", header, tuple(rows), READING)] if rows else []

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from schemas.config import CompletedReport
 from schemas.results import Judgement, Metric
 from schemas.training import ClosedDecodingConfig
-from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
@@ -220,15 +219,15 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
     return grouped(id_, title, of_table("open"), differences, rows)
 
 
-def absent_rows(results: Results) -> str:
-    """Return the names of the rows without figures in this run; empty where it has all.
+def absent_rows(results: Results) -> list[str]:
+    """Return a line with the names of the rows without figures in this run; none where it has all.
 
     Rows without a goal are listed only in runs that anticipate.
     """
     scored = set(results.variants())
     anticipates = any(row.anticipates for row in METHODS if row.id in scored)
     missing = [row.name for row in METHODS if row.id not in scored and (anticipates or not row.anticipates)]
-    return f"{NOTHING}: {'; '.join(missing)}" if missing and scored else ""
+    return [f"{NOTHING}: {'; '.join(missing)}"] if missing and scored else []
 
 
 POOLINGS = ("none", "sample")
@@ -238,7 +237,6 @@ FULL = (*OVERALL, "ED")
 """Columns of each horizon."""
 PANEL = ("M@1", "M@5", "MSeq")
 """Metrics of the figure for classes of atomic descriptions, as means over all windows."""
-SETTINGS = ("Benchmark", "|V|", "λ bridge", "transition weight w", "smoothing / temperature", "masks", "candidates K")
 
 
 def anticipation_tables(results: Results) -> list[Table]:
@@ -270,7 +268,7 @@ def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list
         cfg: whether labels are ranked by class heads, or answers are classes.
     """
     title, specs = f"Closed-vocabulary planning, {n_labels:,} labels", []
-    if cfg.heads is not None:
+    if cfg.has_heads:
         specs += [
             TableSpec("closed-overall", f"{title}: mean of the horizons", published.CLOSED_ROWS, OVERALL, ("plain",)),
             TableSpec("closed-full", f"{title}: each horizon", published.CLOSED_ROWS, FULL, ("none",)),
@@ -290,24 +288,3 @@ def head_settings(n_labels: int, bridge_weight: float, decoding: ClosedDecodingC
         "smoothing": decoding.smoothing,
         "temperature": decoding.temperature,
     }
-
-
-def settings_table(cfg: CompletedReport, n_labels: int, *, is_simulated: bool) -> Table | None:
-    """Return the hyperparameters of a run with class heads, with the paper's on a recorded corpus; else None."""
-    if cfg.heads is None or cfg.corpus is None:
-        return None
-
-    def line(title: str, labels: Cell, values: Mapping[str, float], *more: str) -> tuple[Cell, ...]:
-        names = ("lambda_bridge", "transition_weight", "smoothing", "temperature")
-        bridge, weight, smoothing, temperature = (f"{values[name]:g}" for name in names)
-        return title, labels, bridge, weight, f"{smoothing} / {temperature}", *more
-
-    title, heads = spec_of(cfg.corpus).title, cfg.heads
-    ours = head_settings(n_labels, heads.bridge_weight, heads.decoding)
-    where = title if not is_simulated else f"simulated world in the layout of {title}"
-    is_masked = "on" if heads.decoding.is_masked else "off"
-    rows = [line(where, Value(n_labels, digits=0), ours, is_masked, str(heads.candidates))]
-    printed = published.published_settings(cfg.corpus)
-    if printed and not is_simulated and cfg.released is None:
-        rows.append(line(f"{title}, published", f"{printed['labels']:g}", printed, "", ""))
-    return Table("Settings of the class heads", SETTINGS, tuple(rows))

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from markupsafe import Markup
 from pydantic import JsonValue
 
+from schemas.base import Record
 from schemas.results import Ceiling, Metric
 from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS
@@ -143,18 +144,8 @@ class Table:
             return self
         rows = tuple(("" if at else group.title, *row) for group, rows in self.blocks() for at, row in enumerate(rows))
         rules = tuple(accumulate(group.n_rows for group in self.groups))[:-1]
-        over = (("", 1), *self.over) if self.over else ()
         heads = tuple(metric_head(name) if name in METRICS else name for name in self.header)
-        return replace(self, header=("", *heads), rows=rows, rules=rules, over=over, groups=())
-
-    def said_once(self) -> "Table":
-        """Return the table without intervals if no cell has one, because of too few takes: the note states it once."""
-        bounds = [(cell.low, cell.high) for cell in self.values() if cell.low is not None and cell.high is not None]
-        if not bounds or any(math.isfinite(low) and math.isfinite(high) for low, high in bounds):
-            return self
-        bare = [[c._replace(low=None, high=None) if isinstance(c, Value) else c for c in row] for row in self.rows]
-        rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(row) for row in bare)
-        return replace(self, rows=rows, note=f"{self.note} No intervals: {TOO_FEW}.".strip())
+        return replace(self, header=("", *heads), rows=rows, rules=rules, groups=())
 
     def markdown(self) -> str:
         """Return a heading, the note and the table, or a sentence without rows; a bar inside a cell is escaped."""
@@ -321,6 +312,22 @@ def _latex_line(cells: Sequence[Cell]) -> str:
     return " & ".join(rf"\textbf{{{text}}}" if best else text for text, best in texts) + r" \\"
 
 
+def records_table(title: str, rows: Sequence[Record], note: str = "") -> list[Table]:
+    """Return records as a table with a column per field, numbers with about three digits; none without records."""
+    names = [*type(rows[0]).model_fields] if rows else []
+    lines = tuple(tuple(_field(name, getattr(row, name)) for name in names) for row in rows)
+    return [Table(title, tuple(name.replace("_", " ") for name in names), lines, note)] if rows else []
+
+
+def _field(name: str, value: object) -> str:
+    """Print a field of a record; no horizon means all of them."""
+    if isinstance(value, float):
+        return number(value, 1 if abs(value) >= 10 else 3)
+    text = "all" if value is None else str(value)
+    row, *rest = text.split(":", 1)
+    return ":".join((row_name(row), *rest)) if name == "variant" else text
+
+
 def marked(name: str, row: str, undertrained: Collection[str]) -> str:
     """Return the printed name of a row, marked where it does not count as trained."""
     return name + (DAGGER if row in undertrained else "")
@@ -342,7 +349,6 @@ def grouped(
     header: Sequence[str],
     figures: Iterable[Measured],
     rows: Callable[[Sequence[Measured]], Iterable[tuple[Cell, ...]]],
-    over: tuple[tuple[str, int], ...] = (),
     *,
     means_first: bool = False,
 ) -> Table:
@@ -351,7 +357,6 @@ def grouped(
     Args:
         header: of the columns below the names.
         rows: returns the rows of a group, the name of each in front.
-        over: titles over the header.
         means_first: the means are above the horizons.
     """
     parts: dict[tuple[int, str], list[Measured]] = {}
@@ -368,4 +373,4 @@ def grouped(
         size = f"{windows} windows, {inside[0].n_takes} takes{fewest}"
         groups += [Group(POOLED[mean] if mean else f"H = {horizon}", size, len(shown))] if shown else []
         filled += shown
-    return Table(title, ("Method", *header), tuple(filled), over=over, id=id_, groups=tuple(groups))
+    return Table(title, ("Method", *header), tuple(filled), id=id_, groups=tuple(groups))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 
 from schemas.arrow import table_of
-from trajpilot_core.report.offline import Section, TablePage
+from trajpilot_core.report.offline import Page, Section
 from trajpilot_core.report.tables.latex import floating, latex_text
 from trajpilot_core.studies.paper_tables.base import PaperCell
 from trajpilot_core.studies.paper_tables.labels import tables_of
@@ -42,7 +42,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         files[-2].write_text(floating(label, table), encoding="utf-8")
         pacsv.write_csv(rows, files[-1])
     page = out / PAGE
-    page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
+    page.write_bytes(Page(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
     return [page, *files]
 
 

@@ -21,12 +21,10 @@ from trajpilot_core.report.gallery.windows import (
     CLASSES,
     HELPED,
     HURT,
-    best_example,
     draw,
     draw_gallery,
     examples,
     load_facts,
-    load_threshold,
     video_files,
 )
 from trajpilot_core.stages import report as stage
@@ -151,7 +149,7 @@ def test_without_two_rows_to_compare_there_is_no_gallery(inputs: Tables, few: Ta
 
 def test_every_step_has_its_frame_and_the_retrieved_window_stands_next_to_the_true_one(inputs: Tables) -> None:
     drawn = draw_gallery(inputs, CFG)
-    shown = examples(drawn, load_facts(drawn, inputs), 0.25)
+    shown = examples(drawn, load_facts(drawn, inputs))
     rows, windows = outcome_rows(inputs), {w["window_id"]: w for w in inputs.tables["windows"].to_pylist()}
     for one in shown:
         assert len(one.times_s) == one.horizon == len(one.truth)
@@ -162,27 +160,8 @@ def test_every_step_has_its_frame_and_the_retrieved_window_stands_next_to_the_tr
         if one.retrieved:
             assert one.retrieved.take_id == windows[found]["take_id"]
             assert len(one.retrieved.times_s) == len(one.retrieved.labels) == one.horizon
-        assert "threshold 0.25" in one.gate
     assert any(one.retrieved for one in shown)
     assert {row.name for row in shown[0].plans} >= {"No-Traj", "Scorer", "Oracle"}
-
-
-def test_the_threshold_is_the_one_that_the_scorer_of_the_first_seed_chose(inputs: Tables) -> None:
-    about = {f"final/s{seed}/scorer": json.dumps({"threshold": 0.1 * seed}) for seed in (2, 3, 11)}
-    assert load_threshold(Tables(inputs.tables, about={"scorers": about})) == pytest.approx(0.2)
-    assert load_threshold(inputs) is None
-
-
-def test_the_best_example_is_the_drawn_one_that_gained_most_and_none_where_none_did(inputs: Tables, kept: Kept) -> None:
-    drawn = draw_gallery(inputs, CFG)
-    shown = examples(drawn, load_facts(drawn, inputs))
-    best = best_example(shown)
-    assert shown[best].gained == max(one.gained for one in shown)
-    assert shown[best].group == HELPED
-    page = kept.documents["report.html"].decode()
-    assert page.index(f'href="#example-{best + 1}"') < page.index('id="results"')
-    assert f'id="example-{best + 1}"' in page
-    assert best_example([one for one in shown if one.group != HELPED]) is None
 
 
 def test_the_page_shows_the_paths_of_every_example(shown: tuple[Kept, list[str]]) -> None:

@@ -70,16 +70,6 @@ def test_numbers_have_a_true_minus_and_zero_has_no_sign() -> None:
     assert interval(-math.inf, 1.0) == f"({TOO_FEW})"
 
 
-def test_that_no_cell_has_an_interval_is_said_once_and_where_one_has_every_cell_says_its_own() -> None:
-    few, whole = Value(1.0, -math.inf, math.inf), Value(2.0, 1.0, 3.0)
-    table = Table("t", ("a", "b"), (("x", few), ("y", few)), "Percent.").said_once()
-    assert [[str(cell) for cell in row] for row in table.rows] == [["x", "1.0"], ["y", "1.0"]]
-    assert table.note == "Percent. No intervals: too few takes."
-    mixed = Table("t", ("a", "b"), (("x", few), ("y", whole)), "Percent.")
-    assert mixed.said_once() is mixed
-    assert Table("t", ("a",), (("x",),)).said_once().note == ""
-
-
 # LaTeX compiles: no error, no box wider than its line, no float longer than its page, any letter.
 
 
@@ -113,14 +103,6 @@ def test_hostile_texts_compile_and_a_bare_one_does_not(tmp_path: Path) -> None:
 def test_a_table_wider_than_its_line_is_scaled_and_without_that_it_is_seen(tmp_path: Path) -> None:
     assert compiled("\n".join(fitted(WIDE.latex())), tmp_path) == []
     assert any("Overfull" in fault for fault in compiled(WIDE.latex(), tmp_path)), "the planted fault"
-
-
-def test_a_narrow_table_keeps_its_size(tmp_path: Path) -> None:
-    narrow = fitted(Table("t", ("a",), (("b",),)).latex())
-    measured = "\\sbox0{" + "\n".join(narrow) + "}\\typeout{WIDTH \\the\\wd0}\\usebox0"
-    assert compiled(measured, tmp_path) == []
-    plain = (tmp_path / "body.log").read_text().split("WIDTH ")[1].split("pt")[0]
-    assert float(plain) < 60
 
 
 def test_the_tables_of_the_report_compile(kept: Kept, tmp_path: Path) -> None:

@@ -18,11 +18,10 @@ from schemas.base import Record
 from schemas.latent import ConditionScore
 from schemas.results import Headroom, PairDistance, ProgressShare
 from trajpilot_core.evaluation.comparison import EVALUATION
-from trajpilot_core.evaluation.feature_distances import QUANTITIES
+from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, QUANTITIES, RANDOM, SAME_ACTION
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.paper.published import ATOMIC_CORPUS, HEADROOM_FIELDS, HORIZONS
 from trajpilot_core.report.outcome_page import PAPERS
-from trajpilot_core.report.tables.diagnostics import ENDPOINTS, PAIRS, SPLITS
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
@@ -191,6 +190,14 @@ CONDITIONS_TABLE = PaperTable(
 )
 
 ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
+ENDPOINTS = {
+    "segments": "Endpoint segments",
+    "R@1": "Endpoint R@1",
+    "R@5": "Endpoint R@5",
+    "exact_projection": "Exact projection to the text bank",
+    "fallback_projection": "Fallback projection",
+}
+"""Row of the table `endpoint_cache` -> its printed name."""
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
@@ -218,6 +225,14 @@ ENDPOINTS_TABLE = PaperTable(
     recipes=("vlm_sft",),
 )
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
+PAIRS = {
+    ADJACENT: "Adjacent segments, same recording",
+    FAR: "Far segments, same recording",
+    SAME_ACTION: "Same action, different recording",
+    RANDOM: "Random cross-recording pair",
+}
+"""Kind of pairs -> its printed name."""
+SPLITS = {"test": "Test takes", "train": "Training takes"}
 FRACTION = "monotonic_fraction"
 PROGRESS = {"train": "Sampled training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
 QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Mean cosine ↑"), strict=True))
