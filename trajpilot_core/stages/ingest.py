@@ -196,7 +196,11 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
         f"{code}: {n} (e.g. {first[code].take or first[code].source_file}: {first[code].detail}; to do: {code.action})"
         for code, n in Counter(row.code for row in lost).most_common()
     ]
-    return "Rejects: " + "; ".join(causes) if causes else "There is no reject: download the annotations again"
+    return (
+        "Rejects: " + "; ".join(causes)
+        if causes
+        else "There is no reject: the annotations list no such take; download them again"
+    )
 
 
 STAGE = Stage(
