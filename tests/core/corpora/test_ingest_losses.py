@@ -163,7 +163,7 @@ def test_a_split_of_which_nothing_is_left_is_an_error(corpus: str, tmp_path: Pat
         write(root / file, whole)
     if corpus == "goalstep":
         (root / "v2/full_scale/c.mp4").unlink()
-        with pytest.raises(InputError, match=r"split val is left: 1 takes .*VIDEO_MISSING: 1 "):
+        with pytest.raises(InputError, match=r"split val is left: 1 takes .*VIDEO_MISSING: 1 takes, 4 segments"):
             ingest(root, config(corpus))
 
 
