@@ -4,6 +4,7 @@ Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answer
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -20,6 +21,13 @@ def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers
     ranked = view.readout.ranked(plan_BHP, view.data.segment_take[segments_BH[:, 0]], RANKED)
     kind: Literal["cosine", "probability"] = "cosine" if ranked.decoded is None else "probability"
     return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded, opened_scores=kind, fallback_scores=kind)
+
+
+def joined(parts: Sequence[Answers]) -> Answers:
+    """Join the answers of one row to parts of the windows: rankings by probability, all with a sequence or none."""
+    ids, scores = torch.cat([part.ids for part in parts]), torch.cat([part.scores for part in parts])
+    decoded = [part.decoded for part in parts if part.decoded is not None]
+    return Answers(ids, scores, decoded=torch.cat(decoded) if decoded else None, opened_scores="probability")
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.methods.base import RANKED, Answers
+from trajpilot_core.methods.plans import joined
 from trajpilot_core.models import label_chain
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.ranking import best, rows_at_once
@@ -83,9 +84,8 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, fitted: FittedSequences
         decoded = label_chain.decoded_sequence(label_chain.kept_chain(fitted.moves, labels_BHP, own_BHP))
         if horizon == 3:  # a single middle step is decoded to its first ranked label
             decoded[:, 1] = ids[:, 1, 0]
-        parts.append((ids, scores, decoded))
-    ids, scores, decoded = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Answers(ids, scores, decoded=decoded, opened_scores="probability")
+        parts.append(Answers(ids, scores, decoded=decoded, opened_scores="probability"))
+    return joined(parts)
 
 
 def windows_at_once(horizon: int, bank_VE: Tensor) -> int:
