@@ -27,22 +27,15 @@ from trajpilot_core.simworld.world.truth import COLOURS, TakeTruth, World, strea
 VERSION = 1  # raise when the numbers that this module writes change; a golden test watches
 LOOK_SCALE = 5.0
 """One over the usual deviation of a colour level from its middle, 0.5."""
-OBJECT_SCALE = 1.0 / 57.0
-"""One over the deviation of an object's colour from its mean, 127.5."""
-LIGHT_SCALE = 14.0
-"""One over the deviation of the light from 1."""
-SEED, HIDDEN = 20261122, 256
-"""Of the random weights, and units of the first layer.
-
-These numbers were set once, so that probes and distances agree with those of rendered frames.
-"""
-ROOM_NUMBERS = 12
-"""Numbers that describe a room."""
+OBJECT_SCALE, LIGHT_SCALE = 1.0 / 57.0, 14.0
+"""One over the deviations of an object's colour from its mean, 127.5, and of the light from 1."""
+SEED, HIDDEN, ROOM_NUMBERS = 20261122, 256, 12
+"""Of the random weights; units of the first layer; numbers that describe a room."""
 COLOUR, DETAIL, PLACE, ROOM, LIGHT = 1.0, 0.1, 0.02, 0.2, 0.25
-"""Deviations before the first tanh, of inputs with deviation about 1: the station's common colour; board against mat,
-contrast and width of stripes; place of the object that is acted on; room; light and colours of objects."""
+"""Deviations before the first tanh, set once so that probes agree with those of rendered frames: the station's colour;
+board against mat, and stripes; place of the object that is acted on; room; light and colours of objects."""
 SECOND, BIAS, NOISE = 1.0, 0.3, 0.07
-"""Deviations of the second layer, of the constants of both, and of the noise on every number, per segment."""
+"""Deviations of the second layer, of the constants of both, and of the noise on every number."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """ingest: corpus files -> takes, segments, labels, planning windows. Decisions: docs/decisions/ingest.md."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -184,19 +184,27 @@ def _check_left(
         released = "train" if split == "train" else config.test_split
         raise InputError(
             f"no take of the released split {released} is left: {named[split]} takes in {spec.splits}, "
-            f"0 can be used. {_causes(reading.released, rejects, split)}"
+            f"0 can be used. {_causes(reading.released, rejects, split, spec.unit)}"
         )
 
 
-def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str) -> str:
-    """Return the reject codes that emptied a split, each with the number of rejects, an example and the remedy."""
-    lost = [row for row in rejects if row.severity == "drop" and released.get(row.take, split) == split]
-    first = {row.code: row for row in reversed(lost)}
-    causes = [
-        f"{code}: {n} (e.g. {first[code].take or first[code].source_file}: {first[code].detail}; to do: {code.action})"
-        for code, n in Counter(row.code for row in lost).most_common()
-    ]
-    return "Rejects: " + "; ".join(causes) if causes else "There is no reject: download the annotations again"
+def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str, unit: str) -> str:
+    """Return the reject codes that emptied a split, each with the number of takes, an example and the remedy."""
+    of: dict[RejectCode, list[Reject]] = defaultdict(list)
+    for row in rejects:
+        if row.severity == "drop" and released.get(row.take, split) == split:
+            of[row.code].append(row)
+    parts = []
+    for code, rows in sorted(of.items(), key=lambda item: -len(item[1])):
+        where = rows[0].take or rows[0].source_file or ""
+        n_units = sum(row.n_units for row in rows)
+        parts.append(
+            f"{code}: {len({row.take for row in rows})} takes, {n_units} {unit} "
+            f"(e.g. {where}: {rows[0].detail}; to do: {rows[0].action})"
+        )
+    return (
+        "; ".join(parts) or "There is no reject: the annotations list no such take; download them again (docs/data.md)"
+    )
 
 
 STAGE = Stage(
