@@ -205,13 +205,12 @@ class CurvePoint(Record):
 
 
 class TakeScore(Record):
-    """Value of one metric for one row, or its ceiling, on all windows of one horizon of one take.
+    """Value of one metric for one row on all windows of one horizon of one take.
 
     A sum over windows (docs/decisions/metrics.md), from which any average, difference and interval over takes follows.
     """
 
-    variant: str
-    """A row of the tables, or `ceiling/<row>`."""
+    variant: Variant
     seed: int
     take_id: str
     horizon: int

@@ -39,8 +39,6 @@ BINDING_AFTER_START = ("A@1", "ASeq")
 """The same for rows without a goal: the others do not read the place of the Goal."""
 ERRORS = 3.0
 """Standard errors of the paired difference from which on a row is above its ceiling."""
-CEILING_SEED = -1
-"""Seed of the ceilings' take scores: nothing is random."""
 DIGITS = 9
 SCORES = arrow_schema(TakeScore)
 CALIBRATED = 4.0
@@ -143,47 +141,26 @@ def known_of_predictions(
     return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)), classes, kinds)
 
 
-def ceiling_scores(known: ExactCeilings) -> pa.Table:
-    """Return the take scores of the ceilings: rows `ceiling/no_traj`, `ceiling/endpoint_traj`, `ceiling/oracle`, ..."""
-    names, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
-    parts = []
-    for kind in known.values:
-        for horizon in sorted(set(known.horizons.tolist())):
-            here = known.horizons == horizon
-            sums, counts = cluster_sums(known.values[kind][here], take[here], len(names))
-            row, metrics = f"ceiling/{kind}", bounded_metrics(kind)
-            parts.append(take_scores(row, CEILING_SEED, horizon, names.tolist(), sums, counts, metrics))
-    return pa.concat_tables([SCORES.empty_table(), *parts])
-
-
 def row_scores(predictions: Predictions) -> pa.Table:
-    """Return the take scores (columns of `TakeScore`) of every row and seed of the predictions."""
-    parts = []
+    """Return the take scores (columns of `TakeScore`) of every row and seed, one per take and metric."""
+    takes, parts = pa.array(predictions.take_ids, pa.string()), [SCORES.empty_table()]
     for block in predictions.blocks:
         metrics = bounded_metrics(method(block.variant).ceiling)
         values = window_values(block.labels, block.decoded, block.rankings, metrics)
-        sums, counts = cluster_sums(values, block.takes, len(predictions.take_ids))
-        takes = predictions.take_ids
-        parts.append(take_scores(block.variant, block.seed, block.horizon, takes, sums, counts, metrics))
-    return pa.concat_tables([SCORES.empty_table(), *parts])
-
-
-def take_scores(
-    variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array, metrics: Sequence[str]
-) -> pa.Table:
-    """Return one row per take with windows and per metric, from (T, M) sums and (T,) counts."""
-    scored = np.flatnonzero(counts)
-    n = len(scored) * len(metrics)
-    columns = {
-        "variant": pa.array([variant] * n, pa.string()),
-        "seed": np.full(n, seed),
-        "take_id": pa.array(list(takes), pa.string()).take(pa.array(np.repeat(scored, len(metrics)))),
-        "horizon": np.full(n, horizon),
-        "metric": pa.array(list(metrics) * len(scored), pa.string()),
-        "n_windows": np.repeat(counts[scored].astype(np.int64), len(metrics)),
-        "total": np.round(sums[scored], DIGITS).ravel(),
-    }
-    return pa.table({name: columns[name] for name in SCORES.names}, schema=SCORES)
+        sums, counts = cluster_sums(values, block.takes, len(takes))
+        scored = np.flatnonzero(counts)
+        n = len(scored) * len(metrics)
+        columns = {
+            "variant": pa.array([block.variant] * n, pa.string()),
+            "seed": np.full(n, block.seed),
+            "take_id": takes.take(pa.array(np.repeat(scored, len(metrics)))),
+            "horizon": np.full(n, block.horizon),
+            "metric": pa.array(list(metrics) * len(scored), pa.string()),
+            "n_windows": np.repeat(counts[scored].astype(np.int64), len(metrics)),
+            "total": np.round(sums[scored], DIGITS).ravel(),
+        }
+        parts.append(pa.table({name: columns[name] for name in SCORES.names}, schema=SCORES))
+    return pa.concat_tables(parts)
 
 
 def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:

@@ -25,7 +25,6 @@ from trajpilot_core.store.manifest import current_manifest, read_manifest
 from trajpilot_core.store.reading import keys_of, made_from, read_entry_table
 
 EVALUATION, INGEST = "evaluation", "ingest"
-CEILING = "ceiling/"
 SCORES = "take_scores"
 OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed", "report: heads")
 """Prefixes of settings of the report that repeat others."""
@@ -89,7 +88,7 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
         cfg: draws, level and seed of the bootstrap.
         apart: takes whose windows differ, even if their number is the same.
     """
-    tables = [table.filter(pc.invert(pc.starts_with(table["variant"], CEILING))) for table in (first, second)]
+    tables = [first, second]
     takes = sorted({take for table in tables for take in pc.unique(table["take_id"]).to_pylist()})
     ranges = [set(pc.unique(table["horizon"]).to_pylist()) for table in tables]
     horizons = sorted(ranges[0] & ranges[1])

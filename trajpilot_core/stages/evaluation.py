@@ -92,7 +92,7 @@ def run(work: Work[CompletedEvaluation]) -> None:
 def evaluate(work: Work[CompletedEvaluation]) -> None:
     """Score the listed rows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
-    from trajpilot_core.evaluation.ceiling import ExactCeilings, ceiling_checks, ceiling_scores, compare, row_scores
+    from trajpilot_core.evaluation.ceiling import ExactCeilings, ceiling_checks, compare, row_scores
     from trajpilot_core.evaluation.checks import CheckInputs, judge
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
@@ -134,10 +134,8 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
-    scores, ceilings = [row_scores(predictions)], list[Ceiling]()
-    if isinstance(known, ExactCeilings):
-        scores, ceilings = [*scores, ceiling_scores(known)], compare(predictions, known)
-    work.sink.table("take_scores", pa.concat_tables(scores))
+    ceilings = compare(predictions, known) if isinstance(known, ExactCeilings) else []
+    work.sink.table("take_scores", row_scores(predictions))
     work.sink.table("ceilings", table_of(Ceiling, ceilings))
     work.sink.table("metrics", table_of(Metric, metrics))
     judged = judge(evidence) + ceiling_checks(ceilings, known)

@@ -1,9 +1,9 @@
 """Labels that a stage of its own fills from its scores: EPIC-KITCHENS-100, shots, poses, pools, conditions, endpoints.
 
 A table of `ScoredBy` has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean
-over the seeds. Source: arXiv 2605.20388; rows are named as
-in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions is the best value on validation data;
-here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
+over the seeds. Source: arXiv 2605.20388; rows are named as in `trajpilot_core/paper/tables/<label>.csv`. The paper's
+column of conditions is the best value on validation data; here the epoch is chosen on dev and test pairs are scored,
+next to a row that copies the current latent.
 """
 
 from collections.abc import Mapping
