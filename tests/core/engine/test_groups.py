@@ -95,12 +95,14 @@ def test_trainings_come_two_by_two_while_each_worker_has_many() -> None:
         assert [len(group) for group in groups] == [2] * pairs + [1] * (trainings - 2 * pairs)
 
 
-def test_groups_make_the_bytes_of_one_process_and_the_counts_of_the_whole(run: RunOptions, tmp_path: Path) -> None:
-    labels: list[str] = []
+def test_groups_make_the_bytes_of_one_process_and_what_is_finished_is_not_shared_out_again(
+    run: RunOptions, tmp_path: Path
+) -> None:
+    labels, told = [], []
 
     def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         labels.append(group.label())
-        compute(config, given, group)
+        told.append(compute_group(config, given, STAGES, group).message())
 
     outcome = shared(run, noted)
     assert (outcome.reused, outcome.computed) == (0, 7)
@@ -108,34 +110,17 @@ def test_groups_make_the_bytes_of_one_process_and_the_counts_of_the_whole(run: R
     assert tree_bytes(Path(run.root)) == alone(run, tmp_path / "alone")
     assert list((Path(run.root) / "scratch").iterdir()) == []
 
+    told.clear()
+    assert shared(run.replace(force=("toy_vectors",)), noted).computed == 7
+    assert told[0] == "reused 0, computed 2, rejected 0"
+    assert tree_bytes(Path(run.root)) == alone(run, tmp_path / "alone")
 
-def test_what_is_finished_is_not_shared_out_again(run: RunOptions) -> None:
-    shared(run)
     (Path(run.data_root) / "take0.txt").write_text("7 8 9")
     outcome = shared(run, lambda *_: pytest.fail("one take is left: this process does it"))
     assert (outcome.reused, outcome.computed) == (6, 1)
-
-
-def test_a_group_that_is_computed_twice_reuses_its_shards(run: RunOptions) -> None:
-    told = []
-
-    def twice(*given) -> None:
-        told.extend([compute_group(given[0], given[1], STAGES, given[2]).message() for _ in range(2)])
-
-    shared(run, twice)
-    assert told[:2] == ["reused 0, computed 2, rejected 0", "reused 2, computed 0, rejected 0"]
-
-
-def test_forced_takes_are_computed_again_in_groups(run: RunOptions, tmp_path: Path) -> None:
-    shared(run)
-    told = []
-
-    def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
-        told.append(compute_group(config, given, STAGES, group).computed)
-
-    outcome = shared(run.replace(force=("toy_vectors",)), noted)
-    assert sum(told) == outcome.computed == 7
-    assert tree_bytes(Path(run.root)) == alone(run, tmp_path / "alone")
+    (Path(run.data_root) / "take0.txt").write_text("7 8")
+    (Path(run.data_root) / "take1.txt").write_text("7 8")
+    assert shared(run, lambda *_: pytest.fail("no seconds of video are known"), TOYS).computed == 2
 
 
 def test_a_group_that_failed_is_named_and_nothing_is_committed_in_its_place(run: RunOptions) -> None:
@@ -149,50 +134,33 @@ def test_a_group_that_failed_is_named_and_nothing_is_committed_in_its_place(run:
     assert not list((Path(run.root) / "artifacts" / "toy_vectors").glob("*/manifest.json"))
     outcome = shared(run)
     assert (outcome.reused, outcome.computed) == (5, 2)
+    buggy = toys_with(STAGES["toy_vectors"], run=lambda work: 1 // 0)
+    forced = run.replace(force=("toy_vectors",))
+    with pytest.raises(ZeroDivisionError):  # a bug in a stage is not swallowed
+        shared(forced, lambda config, given, group: compute_group(config, given, buggy, group), buggy)
 
 
-def test_a_group_that_says_it_is_done_and_delivered_nothing_is_a_failure(run: RunOptions) -> None:
-    with pytest.raises(StoreError, match=r"4 of 4 groups failed.*no reason known"):
-        shared(run, lambda config, given, group: None)
-    with pytest.raises(StoreError, match="7 shards assigned to other processes are missing"):
-        execute(STAGES["toy_vectors"], PipelineConfig(), run, STAGES, elsewhere=lambda work, job, pending: ())
-
-
-def test_another_version_of_the_stage_is_refused_by_name(run: RunOptions) -> None:
+def test_groups_of_another_version_corpus_or_root_and_those_that_deliver_nothing_are_refused(
+    run: RunOptions, tmp_path: Path
+) -> None:
     newer = toys_with(STAGES["toy_vectors"], version=2)
-    with pytest.raises(StoreError, match="has version 2 here but 1 in the parent run"):
-        shared(run, lambda config, given, group: compute_group(config, given, newer, group))
-
-
-def test_another_corpus_under_the_same_path_is_refused_and_names_the_take(run: RunOptions, tmp_path: Path) -> None:
     other = write_corpus(tmp_path / "other", takes=7)
     (other / "take3.txt").write_text("5 5 5")
-    told: list[str] = []
-
-    def elsewhere(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
-        try:
-            compute_group(config, given.replace(data_root=str(other)), STAGES, group)
-        except InputError as error:
-            told.append(str(error))
-            raise
-
-    with pytest.raises(StoreError, match="1 of 4 groups failed"):
-        shared(run, elsewhere)
-    assert len(told) == 1
-    assert "1 of 1 takes differ from those of the parent run: take3" in told[0]
-
-
-def test_a_root_that_is_not_shared_is_refused(run: RunOptions, tmp_path: Path) -> None:
     there = run.replace(root=str(tmp_path / "there"))
     run_toys(there, STAGES, until="toy_ingest")
-    told: list[str] = []
+    for changes, stages, failed in (
+        ({}, newer, "has version 2 here but 1 in the parent run"),
+        ({"root": there.root}, STAGES, "4 of 4 groups failed.*no reason known"),  # the workers are content
+        ({"data_root": str(other)}, STAGES, "1 of 1 takes differ from those of the parent run: take3"),
+    ):
 
-    def elsewhere(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
-        told.append(compute_group(config, given.replace(root=there.root), STAGES, group).message())
+        def elsewhere(config, given, group, stages=stages, changes=changes) -> None:
+            compute_group(config, given.replace(**changes), stages, group)
 
-    with pytest.raises(StoreError, match="4 of 4 groups failed"):
-        shared(run, elsewhere)
-    assert told  # the worker was content: only the store of the run that began shows that nothing arrived
+        with pytest.raises(StoreError, match=failed):
+            shared(run, elsewhere)
+    with pytest.raises(StoreError, match="shards assigned to other processes are missing"):
+        execute(STAGES["toy_vectors"], PipelineConfig(), run, STAGES, elsewhere=lambda work, job, pending: ())
 
 
 def test_a_file_that_changes_meanwhile_costs_its_take_and_not_the_run(run: RunOptions) -> None:
@@ -236,19 +204,9 @@ def test_groups_computed_at_the_same_time_by_several_threads_make_the_same_bytes
     assert tree_bytes(Path(run.root)) == alone(run, tmp_path / "alone")
 
 
-def test_a_stage_that_does_not_tell_its_seconds_of_video_is_not_shared_out(run: RunOptions) -> None:
-    assert shared(run, lambda *_: pytest.fail("shared out"), TOYS).computed == 7
-
-
 def test_features_and_trajectories_weigh_a_take_by_what_its_segments_cover() -> None:
     from trajpilot_core.stages import STAGES as REAL
 
     source = Source("take", (), {"segments": [["a", 0.0, 2.5], ["b", 7.0, 8.0]]})
     weigh = {name: stage.video_s(source) for name, stage in REAL.items() if stage.video_s is not None}
     assert weigh == {"features": 3.5, "trajectories": 3.5}
-
-
-def test_a_bug_in_a_stage_is_not_swallowed(run: RunOptions) -> None:
-    stages = toys_with(STAGES["toy_vectors"], run=lambda work: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        shared(run, lambda config, given, group: compute_group(config, given, stages, group), stages)

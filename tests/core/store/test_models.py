@@ -13,7 +13,6 @@ from trajpilot_core.store import manifest
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.manifest import entry_of
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.store.tensors import Models
 
 KEYS = ("final/s0/traj", "fold0/s0/traj", "final/s0/no_traj")
 ENTRY, READER = "toy_model", "toy_sum"
@@ -37,33 +36,26 @@ def written(root: Path, keys: tuple[str, ...] = KEYS, size: int = 6) -> Entry:
     return sink.entries[ENTRY]
 
 
-def opened(root: Path, entry: Entry) -> Models:
-    return Inputs(LocalFolder(str(root)), READER, {ENTRY: (INGEST.name, entry)}).models(ENTRY)
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files that are read from now on."""
-    found: list[str] = []
-    real = LocalFolder.read
-
-    def noting(folder: LocalFolder, path: str) -> bytes:
-        found.append(path.removeprefix(f"artifacts/{INGEST.name}/"))
-        return real(folder, path)
-
-    monkeypatch.setattr(LocalFolder, "read", noting)
-    return found
-
-
-def test_every_model_is_a_file_and_comes_back_as_written(tmp_path: Path) -> None:
-    entry = written(tmp_path)
-    models = opened(tmp_path, entry)
-    assert [file.key for file in entry.files] == ["", *sorted(KEYS)]
+def test_every_model_is_a_file_which_is_opened_when_it_is_asked_for_and_comes_back_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, read, real = written(tmp_path), list[str](), LocalFolder.read
+    monkeypatch.setattr(
+        LocalFolder, "read", lambda folder, path: (read.append(path.split("/", 2)[2]), real(folder, path))[1]
+    )
+    models = Inputs(LocalFolder(str(tmp_path)), READER, {ENTRY: (INGEST.name, entry)}).models(ENTRY)
+    about, *files = entry.files
+    assert [file.key for file in files] == sorted(KEYS)
     assert (models.keys, models.about) == (tuple(sorted(KEYS)), {"config": "{}", "seeds": "1"})
-    for key in KEYS:
-        found = models.read(key)
+    assert read == [about.name]
+    for file in files:
+        found = models.read(file.key)
+        assert read[-1] == file.name
         assert (found["b"].dtype, found["b"].shape) == (np.int64, ())
-        np.testing.assert_array_equal(found["w"], np.full((2, 3), number_of(key), np.float32), strict=True)
+        np.testing.assert_array_equal(found["w"], np.full((2, 3), number_of(file.key), np.float32), strict=True)
+    assert len(read) == 4
+    with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which has final/s0/no_traj, "):
+        models.read("final/s1/traj")
 
 
 def test_another_key_or_other_numbers_give_another_fingerprint_and_another_order_does_not(tmp_path: Path) -> None:
@@ -73,22 +65,6 @@ def test_another_key_or_other_numbers_give_another_fingerprint_and_another_order
     assert entry_of("models", renamed).fingerprint != whole.fingerprint
     assert written(tmp_path, size=8).fingerprint != whole.fingerprint
     assert written(tmp_path, KEYS[:2]).fingerprint != whole.fingerprint
-
-
-def test_opening_an_entry_reads_no_model_and_reading_one_opens_one_file(tmp_path: Path, read: list[str]) -> None:
-    entry = written(tmp_path)
-    about, *files = entry.files
-    models = opened(tmp_path, entry)
-    assert KEYS[0] in models.keys
-    assert read == [about.name]
-    models.read(KEYS[0])
-    models.read(KEYS[0])
-    assert read[1:] == [next(file.name for file in files if file.key == KEYS[0])] * 2, "nothing is kept"
-
-
-def test_a_model_that_is_not_there_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which has final/s0/no_traj, "):
-        opened(tmp_path, written(tmp_path)).read("final/s1/traj")
 
 
 def test_a_model_without_a_key_with_one_that_is_taken_or_after_the_end_of_its_entry_is_refused(tmp_path: Path) -> None:

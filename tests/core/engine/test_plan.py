@@ -1,17 +1,33 @@
-"""Why a stage is stale: every cause is named, with old and new, and a bounded list of takes."""
+"""Plan and status: what a run would do, and why a stage is stale: every cause, old and new, a bounded list of takes."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import toy_stages as toy
-from test_execute_plan import planned
-from toy_stages import INGEST, SUM, TOYS, VECTOR, features_config, options, run_toys, toys_with, write_corpus
+from toy_stages import (
+    INGEST,
+    SUM,
+    TOYS,
+    VECTOR,
+    features_config,
+    options,
+    run_toys,
+    toys_with,
+    tree_bytes,
+    write_corpus,
+)
 
 from schemas.config import EvaluationConfig, FeatureConfig, PipelineConfig, RunOptions
+from trajpilot_core.engine.planning.plan import PlanRow, plan, status
 from trajpilot_core.engine.planning.staleness import changed_settings
-from trajpilot_core.engine.stage import Source
+from trajpilot_core.engine.stage import AnyStage, Source, Work
+from trajpilot_core.store import inventory
+from trajpilot_core.store.files import LocalFolder
+
+OTHER_SEED = PipelineConfig(evaluation=EvaluationConfig(seed=3))
 
 
 @pytest.fixture
@@ -26,13 +42,48 @@ def run(tmp_path: Path, corpus: Path) -> RunOptions:
     return run
 
 
-def why(run: RunOptions, stage: str, stages=TOYS, config: PipelineConfig | None = None) -> str:
-    return planned(run, stages, config)[stage].why
+def planned(
+    run: RunOptions, stages: Mapping[str, AnyStage] = TOYS, config: PipelineConfig | None = None
+) -> dict[str, PlanRow]:
+    return {row.stage: row for row in plan(stages, config or PipelineConfig(), run)}
 
 
-def sources_with(file: str):
-    """The sources of the vectors, each with one more file."""
-    return lambda *given: [replace(s, files=(*s.files, file)) for s in toy.vector_sources(*given)]
+def why(run: RunOptions, stage: str, *given: object) -> str:
+    return planned(run, *given)[stage].why
+
+
+def told(row: PlanRow) -> tuple[str, str, str]:
+    return row.state, row.work(), row.why
+
+
+def test_plan_of_an_empty_root_knows_the_first_stage_only(tmp_path: Path, corpus: Path) -> None:
+    empty = options(tmp_path / "empty", corpus)
+    first, *rest = planned(empty).values()
+    assert (first.state, first.why) == ("missing", "never ran")
+    assert [told(row) for row in rest] == [
+        ("missing", "unknown", "unknown until toy_ingest has run"),
+        ("missing", "at most 1", "unknown until toy_vectors has run"),
+    ]
+    assert all(row.rows is None for row in status(TOYS, PipelineConfig(), empty))
+    assert not Path(empty.root).exists()
+
+
+def test_a_look_reads_no_input_file_and_as_many_others_whatever_the_number_of_takes(
+    tmp_path: Path, run: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = options(tmp_path / "many", write_corpus(tmp_path / "more", takes=40))
+    run_toys(many)
+    reads, kept = [], LocalFolder.read
+    monkeypatch.setattr(inventory.Inventory, "hash", lambda *_: pytest.fail("plan read an input file"))
+    monkeypatch.setattr(LocalFolder, "read", lambda *given: (reads.append(given[1]), kept(*given))[1])
+    n = []
+    for one in (run, many):
+        reads.clear()
+        rows = {row.plan.stage: row for row in status(TOYS, PipelineConfig(), one)}
+        assert [row.plan.state for row in rows.values()] == ["fresh"] * 3
+        n.append(len(reads))
+    assert n[0] == n[1]
+    assert (rows["toy_vectors"].rows, rows["toy_vectors"].uri is None) == (120, False)
 
 
 def test_settings_are_named_with_their_dots_old_and_new_and_counted_after_the_third(run: RunOptions) -> None:
@@ -41,32 +92,37 @@ def test_settings_are_named_with_their_dots_old_and_new_and_counted_after_the_th
     assert changed_settings({"a": 1}, {"b": "x" * 99})["b"] == ("-", "'" + "x" * 56 + "...")
     assert changed_settings({"a": "0" * 64}, {"a": "f" * 64})["a"] == ("0" * 12, "f" * 12)
     changed = FeatureConfig(batch=3, size_px=256, n_frames=8, decode_timeout_s=1.0, backend="decord")
-    text = why(run, "toy_vectors", config=PipelineConfig(features=changed))
+    text = why(run, "toy_vectors", TOYS, PipelineConfig(features=changed))
     assert text.endswith("and 2 more settings")
     assert text.count(" -> ") == 3
+    row = planned(run, toys_with(VECTOR, version=2), features_config(batch=3))["toy_vectors"]
+    assert (row.work(), row.why) == ("exactly 5", "version 1 -> 2; batch 8 -> 3")
 
 
-def test_changed_new_and_gone_takes_are_named_with_the_file_that_changed(run: RunOptions, corpus: Path) -> None:
+def test_changed_new_and_gone_takes_and_inputs_are_named_with_the_file_that_changed(
+    run: RunOptions, corpus: Path
+) -> None:
     (corpus / "takes.txt").write_text("take0 take1 take2 take9")
     (corpus / "take9.txt").write_text("1")
     run_toys(run, until="toy_ingest")
     (corpus / "take1.txt").write_text("4 4")
     text = why(run, "toy_vectors")
-    assert "1 take touched: take1 (take1.txt)" in text
-    assert "1 take new: take9" in text
-    assert "2 takes gone: take3, take4" in text
+    for part in ("1 take touched: take1 (take1.txt)", "1 take new: take9", "2 takes gone: take3, take4"):
+        assert part in text
     assert text.endswith("1 input changed: toy_takes")
 
 
 def test_of_many_takes_the_first_are_named_and_a_cause_of_all_is_named_once(run: RunOptions, corpus: Path) -> None:
     for take in range(5):
         os.utime(corpus / f"take{take}.txt")
-    assert why(run, "toy_vectors").startswith(
-        "5 takes touched: take0 (take0.txt), take1 (take1.txt), take2 (take2.txt), ..."
-    )
-
+    named = "5 takes touched: take0 (take0.txt), take1 (take1.txt), take2 (take2.txt), ..."
+    assert why(run, "toy_vectors").startswith(named)
     (corpus / "weights.pt").write_text("1")
-    stages = toys_with(VECTOR, sources=sources_with("weights.pt"))
+
+    def weighed(*given) -> list[Source]:
+        return [replace(s, files=(*s.files, "weights.pt")) for s in toy.vector_sources(*given)]
+
+    stages = toys_with(VECTOR, sources=weighed)
     run_toys(run, stages)
     (corpus / "weights.pt").write_text("2")
     assert why(run, "toy_vectors", stages) == "5 takes touched: take0, take1, take2, ... (weights.pt)"
@@ -82,13 +138,6 @@ def test_a_fact_that_changed_is_named_of_a_take_and_of_a_whole_stage(run: RunOpt
     assert why(run, "toy_ingest", there) == "source metadata changed (present)"
 
 
-def test_an_input_that_nobody_can_read_leaves_an_output_fresh(run: RunOptions, corpus: Path) -> None:
-    (corpus / "folder.csv").mkdir()
-    stages = toys_with(INGEST, sources=lambda *_: [Source("", ("takes.txt", "folder.csv"))])
-    run_toys(run, stages)
-    assert planned(run, stages)["toy_ingest"].state == "fresh"
-
-
 def test_without_notes_the_takes_are_still_named(run: RunOptions, corpus: Path) -> None:
     """Outputs of an older version have none; damaged ones count as none."""
     (corpus / "take1.txt").write_text("4 4")
@@ -98,20 +147,13 @@ def test_without_notes_the_takes_are_still_named(run: RunOptions, corpus: Path) 
         assert why(run, "toy_vectors") == "1 take touched: take1 (take1.txt)"
 
 
-def test_an_input_from_a_stage_is_named(run: RunOptions, corpus: Path) -> None:
-    (corpus / "take1.txt").write_text("4 4")
-    run_toys(run, until="toy_vectors")
-    assert why(run, "toy_sum") == "1 input changed: toy_vectors"
-
-
 def test_a_missing_and_a_damaged_output_are_named(run: RunOptions) -> None:
     folder = Path(run.root) / "artifacts/toy_sum"
     file = next(folder.glob("*/data-*.parquet"))
     kept = file.read_bytes()
     file.write_bytes(kept[:-1])
-    row = planned(run)["toy_sum"]
     missing = f"1 output file missing: {file.parent.name}/{file.name}"
-    assert (row.state, row.work(), row.why) == ("stale", "exactly 1", missing)
+    assert told(planned(run)["toy_sum"]) == ("stale", "exactly 1", missing)
     file.write_bytes(kept)
     (folder / "current").write_text("{}")
     row = planned(run)["toy_sum"]
@@ -120,44 +162,28 @@ def test_a_missing_and_a_damaged_output_are_named(run: RunOptions) -> None:
 
 
 def test_a_stage_that_waits_says_what_is_sure_already(run: RunOptions, corpus: Path) -> None:
-    (corpus / "takes.txt").write_text("take0")
-    config = PipelineConfig(evaluation=EvaluationConfig(seed=3))
-    rows = planned(run, toys_with(SUM, version=2), config)
-    assert (rows["toy_vectors"].state, rows["toy_vectors"].work()) == ("unknown", "unknown")
-    assert (rows["toy_sum"].state, rows["toy_sum"].work()) == ("stale", "at most 1")
-    assert rows["toy_sum"].why == "version 1 -> 2; seed 0 -> 3; unknown until toy_vectors has run"
-
-
-def test_a_forced_stage_that_waits_is_computed_for_sure_and_how_much_a_sharded_one_loses_is_unknown(
-    run: RunOptions, corpus: Path
-) -> None:
     rows = planned(run.replace(force=("toy_ingest", "toy_vectors", "toy_sum")))
-    assert rows["toy_sum"].why == "forced; unknown until toy_vectors has run"
-    assert (rows["toy_sum"].state, rows["toy_sum"].work(), rows["toy_sum"].removed) == ("stale", "exactly 1", 0)
+    assert told(rows["toy_sum"]) == ("stale", "exactly 1", "forced; unknown until toy_vectors has run")
+    assert rows["toy_sum"].removed == 0
     assert rows["toy_vectors"].why == "forced; unknown until toy_ingest has run"
+
     (corpus / "takes.txt").write_text("take0")
-    assert planned(run)["toy_vectors"].removed is None
+    rows = planned(run, toys_with(SUM, version=2), OTHER_SEED)
+    assert (rows["toy_vectors"].state, rows["toy_vectors"].removed) == ("unknown", None)
+    known = "version 1 -> 2; seed 0 -> 3; unknown until toy_vectors has run"
+    assert told(rows["toy_sum"]) == ("stale", "at most 1", known)
     assert run_toys(run)["toy_vectors"].removed == 4
 
-
-def test_a_stage_that_waits_names_the_files_of_its_takes_that_changed(run: RunOptions, corpus: Path) -> None:
-    (corpus / "takes.txt").write_text("take0 take1 take2 take3 take4 take5")
+    both = toys_with(SUM, reads=(*SUM.reads, "toy_takes"))
+    (corpus / "takes.txt").write_text("take0 take1 take3")
+    run_toys(run, both)
+    (corpus / "takes.txt").write_text("take0 take1 take3 take4")
     (corpus / "take1.txt").write_text("4 4")
     (corpus / "take3.txt").unlink()
-    row = planned(run)["toy_vectors"]
-    told = "1 take changed: take3 (take3.txt missing); 1 take touched: take1 (take1.txt)"
-    assert (row.state, row.why) == ("stale", f"{told}; unknown until toy_ingest has run")
-
-
-def test_a_stage_that_waits_names_the_inputs_that_changed_already(run: RunOptions, corpus: Path) -> None:
-    both = toys_with(SUM, reads=(*SUM.reads, "toy_takes"))
-    run_toys(run, both)
-    (corpus / "takes.txt").write_text("take0 take1 take2 take3 longer")
-    (corpus / "longer.txt").write_text("1")
+    known = "1 take changed: take3 (take3.txt missing); 1 take touched: take1 (take1.txt)"
+    assert told(planned(run)["toy_vectors"]) == ("stale", "unknown", f"{known}; unknown until toy_ingest has run")
     run_toys(run, both, until="toy_ingest")
-    row = planned(run, both)["toy_sum"]
-    told = "1 input changed: toy_takes"
-    assert (row.state, row.why) == ("stale", f"{told}; unknown until toy_vectors has run")
+    assert why(run, "toy_sum", both) == "1 input changed: toy_takes; unknown until toy_vectors has run"
 
 
 def test_a_file_that_is_missing_and_one_that_came_are_called_so(run: RunOptions, corpus: Path) -> None:
@@ -172,20 +198,6 @@ def test_a_file_that_is_missing_and_one_that_came_are_called_so(run: RunOptions,
     assert why(run, "toy_ingest", listed) == "1 file missing: takes.txt; 1 file new: take3.txt"
 
 
-def test_takes_that_all_changed_are_named_beside_a_setting_and_files_that_the_setting_chooses_are_not(
-    run: RunOptions, corpus: Path
-) -> None:
-    for take in range(5):
-        (corpus / f"take{take}.txt").unlink()
-    text = why(run, "toy_vectors", config=features_config(batch=3))
-    assert text.startswith("batch 8 -> 3; 5 takes changed: take0 (take0.txt missing), ")
-
-    write_corpus(corpus, takes=5)
-    run_toys(run)
-    more = toys_with(VECTOR, sources=sources_with("takes.txt"))
-    assert why(run, "toy_vectors", more, features_config(batch=3)) == "batch 8 -> 3"
-
-
 def test_plan_of_some_stages_takes_the_others_as_they_are(run: RunOptions, corpus: Path) -> None:
     (corpus / "takes.txt").write_text("take0")
     rows = planned(run.replace(only=("toy_vectors",)))
@@ -198,11 +210,11 @@ def test_plan_of_some_stages_takes_the_others_as_they_are(run: RunOptions, corpu
 def test_an_earlier_output_that_matches_again_costs_nothing(run: RunOptions) -> None:
     run_toys(run, config=features_config(batch=3))
     row = planned(run)["toy_vectors"]
-    assert (row.state, row.work(), row.reused) == ("stale", "exactly 0", 5)
-    assert row.why == "batch 3 -> 8; all shards exist, only the manifest is rewritten"
-    run_toys(run, config=PipelineConfig(evaluation=EvaluationConfig(seed=3)))
+    known = "batch 3 -> 8; all shards exist, only the manifest is rewritten"
+    assert (told(row), row.reused) == (("stale", "exactly 0", known), 5)
+    run_toys(run, config=OTHER_SEED)
     run_toys(run)
-    row = planned(run, config=PipelineConfig(evaluation=EvaluationConfig(seed=3)))["toy_sum"]
+    row = planned(run, TOYS, OTHER_SEED)["toy_sum"]
     assert row.work() == "exactly 0"
     assert row.why.endswith("an earlier output matches")
 
@@ -212,10 +224,31 @@ def test_reused_computed_removed_and_rejected_are_counted(run: RunOptions, corpu
     run_toys(run)
     assert planned(run)["toy_vectors"].rejected == 2
     (corpus / "take1.txt").write_text("5")
-    row = planned(run)["toy_vectors"]
-    assert (row.reused, row.work(), row.removed, row.rejected) == (4, "at most 1", 0, 2)
+    rows = planned(run)
+    row = rows["toy_vectors"]
+    assert told(row) == ("stale", "at most 1", "1 take touched: take1 (take1.txt)")
+    assert (row.reused, row.removed, row.rejected) == (4, 0, 2)
+    assert told(rows["toy_sum"]) == ("unknown", "at most 1", "unknown until toy_vectors has run")
     (corpus / "take0.txt").write_text("1")
     assert planned(run)["toy_vectors"].rejected == 0
+
+
+def test_an_output_of_before_a_stage_wrote_an_entry_is_made_again_and_nothing_after_it_is(
+    tmp_path: Path, corpus: Path
+) -> None:
+    def without_the_document(work: Work) -> None:
+        work.sink.document = lambda name, content: None
+        toy.read_takes(work)
+
+    run = options(tmp_path / "root", corpus)
+    before = toys_with(INGEST, writes=("toy_takes", "toy_model"), run=without_the_document)
+    run_toys(run, before)
+    old = tree_bytes(Path(run.root), lambda path: path.name == "manifest.json")
+    missing = "1 entry missing from the output: toy.html"
+    assert told(planned(run)["toy_ingest"]) == ("stale", "exactly 1", missing)
+    assert [outcome.cached for outcome in run_toys(run).values()] == [False, True, True]
+    assert old.items() <= tree_bytes(Path(run.root)).items(), "what was written before stays byte for byte"
+    assert all(outcome.cached for outcome in run_toys(run, before).values())
 
 
 PURE = replace(VECTOR, pure_sources=True)
@@ -228,30 +261,12 @@ def test_a_stage_with_pure_sources_is_fresh_without_a_second_look_and_stale_for_
     run_toys(run, stages)
     blind = toys_with(replace(PURE, sources=lambda *_: pytest.fail("the sources were computed again")))
     assert planned(run, blind)["toy_vectors"].state == "fresh"
-    assert planned(run, toys_with(replace(PURE, version=2)))["toy_vectors"].state == "stale"
-    assert planned(run, stages, features_config(batch=3))["toy_vectors"].state == "stale"
-    assert planned(run.replace(force=("toy_vectors",)), stages)["toy_vectors"].state == "stale"
+    forced = run.replace(force=("toy_vectors",))
+    newer, other = toys_with(replace(PURE, version=2)), features_config(batch=3)
+    for given in ((run, newer), (run, stages, other), (forced, stages)):
+        assert planned(*given)["toy_vectors"].state == "stale"
     os.utime(corpus / "take1.txt")
     assert planned(run, stages)["toy_vectors"].state == "stale"
     run_toys(run, stages)
     next(Path(run.root).glob("artifacts/toy_vectors/shards/*/data-*")).unlink()
     assert planned(run, stages)["toy_vectors"].state == "stale"
-
-
-def test_pure_sources_see_no_data_root_and_a_file_that_no_setting_spells_is_looked_for_anew(
-    tmp_path: Path, corpus: Path
-) -> None:
-    seen: list[str] = []
-
-    def noting(inputs, config, root) -> list[Source]:
-        seen.append(root)
-        return sources_with(str(corpus / "weights.pt"))(inputs, config, root)
-
-    (corpus / "weights.pt").write_text("1")
-    stages = toys_with(replace(PURE, sources=noting))
-    run = options(tmp_path / "root", corpus)
-    run_toys(run, stages)
-    assert set(seen) == {""}
-    seen.clear()
-    assert planned(run, stages)["toy_vectors"].state == "fresh"
-    assert seen == [""]  # where a relative setting leads depends on the folder that one stands in
