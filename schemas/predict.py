@@ -59,20 +59,13 @@ class PlanQuery(Record):
     weights: Place | None = None
     """With poses pi3: folder of its weights; None: those named by the run that trained the models."""
     trajectory: Place | None = None
-    """Closed-loop poses of Project Aria (closed_loop_trajectory.csv); None: searched for next to the video."""
-    timesync: Place | None = None
-    """Table with the device time of every frame (Ego-Exo4D's timesync.csv); None: that of the take where the video is a
-    known one, otherwise trajectory_offset_s is needed."""
-    timesync_start: int | None = Field(None, ge=0)
-    """Row of the timesync file that belongs to the video's first frame; None: the take's own where the video is a known
-    one, otherwise the first row, if there are as many rows as frames."""
-    camera: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]{1,128}$")
-    """Camera in the timesync file, such as aria01_214-1; None: its only RGB camera."""
+    """Closed-loop poses of Project Aria (closed_loop_trajectory.csv); None: those of the take if the video is a known
+    one."""
     calibration: Place | None = None
-    """online_calibration.jsonl of the recording; None: searched for next to the poses, then at the known take."""
+    """online_calibration.jsonl of `trajectory`; None: searched for next to it."""
     trajectory_offset_s: float | None = Field(None, allow_inf_nan=False)
-    """Second of video at which the first pose was taken, where there is no timesync file; negative where the poses
-    began earlier. Without either, poses of a video that is no known take are refused."""
+    """Second of video at which the first pose of `trajectory` was taken; negative where the poses began earlier. Needed
+    with `trajectory`, because a wrong guess would change the plan silently."""
     seed: int | None = Field(None, ge=0)
     """Seed of the trained models that are used; None: the first."""
     frames: bool = True
@@ -162,12 +155,11 @@ class Motion(Record):
 
 
 class OwnTake(Record):
-    """The take of the corpus with the same video."""
+    """The take of the corpus with the same video, by its content."""
 
     take_id: str
     name: str
     split: Split
-    matched: Literal["path", "content"]
     annotated: tuple[str, ...]
     """Annotated labels from Start to Goal; empty if the annotations do not match the intervals."""
 

@@ -1,4 +1,4 @@
-"""Every setting of the simulated world, stated once and dated, and the presets.
+"""Every setting of the simulated world, stated once, and the presets.
 
 "World page" is docs/decisions/simworld.md, with the reasons, the date and the measurements. The values were fixed by
 reasoning and by what a probe can see in the files, before any planner was trained on them.
@@ -7,7 +7,7 @@ reasoning and by what a probe can see in the files, before any planner was train
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.features import HEAD_VIDEO_FPS, ReleasedName
@@ -41,8 +41,6 @@ class WorldConfig(Record):
 
     name: str = Field("base", pattern=r"^[a-z0-9_]{1,32}$")
     """Name of the preset."""
-    fixed_on: str = Field("2026-11-21", pattern=r"^\d{4}-\d{2}-\d{2}$")
-    """Date on which these values were fixed."""
     seed: int = Field(20261121, ge=0)
     """Seed of all randomness."""
 
@@ -60,8 +58,6 @@ class WorldConfig(Record):
     """Probabilities to advance by 0 (repeat), 1, 2, 3 positions. Source: world page."""
     operators: int = Field(24, ge=2)
     """People who wear the glasses."""
-    shared_operators: bool = True
-    """Train and test takes share operators; False: disjoint (strict)."""
 
     primitives: int = Field(16, ge=2, le=24)
     """Motion primitives; several labels share one."""
@@ -158,22 +154,15 @@ class WorldConfig(Record):
 
     broken: Literal["none", "each"] = "each"
     """each: one broken take (or file) of every kind possible in the layout, in addition to the good takes."""
-    broken_share: float = Field(0.03, ge=0, le=1)
-    """Further broken takes, as a share of the good ones; their kinds are sampled at random."""
     broken_segments: int = Field(4, ge=3)
     """Steps of a broken take, one more or less at random (few, to keep the world small)."""
 
     @model_validator(mode="after")
     def _has_what_the_layout_can_have(self) -> Self:
-        layouts = (self.layout,) if self.released is None else RELEASED_LAYOUTS.get(self.released)
-        if layouts is None:
-            known = " or ".join(RELEASED_LAYOUTS)
-            raise ValueError(f"no simulated world has features called {self.released}; set released to {known}")
+        layouts = (self.layout,) if self.released is None else RELEASED_LAYOUTS.get(self.released, ())
         if self.layout not in layouts:
-            raise ValueError(
-                f"{self.released}: released features are files of the layouts {', '.join(layouts)}, and the layout is "
-                f"{self.layout!r}; leave released alone"
-            )
+            known = ", ".join(layouts) or "none that is simulated"
+            raise ValueError(f"released={self.released} is of the layouts {known}; layout is {self.layout!r}")
         counted = self.released == "omnivore_video" and self.fps != HEAD_VIDEO_FPS
         if not self.videos and (self.released is None or counted):
             raise ValueError(
@@ -184,11 +173,6 @@ class WorldConfig(Record):
             raise ValueError(f"release is of shots, and the layout {self.layout!r} has none; set layout to basketball")
         return self
 
-    def content(self) -> dict[str, JsonValue]:
-        """Return the record as JSON values; `release` is omitted if None, which keeps older digests."""
-        whole = super().content()
-        return whole if self.release is not None else {k: v for k, v in whole.items() if k != "release"}
-
     def n_labels(self) -> int:
         """Return the number of labels, V."""
         return self.tasks * self.positions * self.alternatives
@@ -198,7 +182,6 @@ def demo_world() -> WorldConfig:
     """The world of the demo: small enough for two cores, and learnable at that size (reasons: world page)."""
     return WorldConfig(
         name="demo",
-        fixed_on="2026-11-26",
         tasks=2,
         positions=4,
         alternatives=2,
@@ -224,7 +207,6 @@ def demo_world() -> WorldConfig:
         dense_takes=2,
         trajectory_hz=60,
         typo_share=0.0,
-        broken_share=0.0,
     )
 
 
@@ -247,7 +229,6 @@ def tiny_world() -> WorldConfig:
         fps=15,
         size_px=128,
         dense_takes=1,
-        broken_share=0.0,
     )
 
 

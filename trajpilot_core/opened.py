@@ -145,7 +145,7 @@ class OpenRun:
             goal: interval of the last one.
             horizon: steps of the plan, Start and Goal included.
             device: where the models run.
-            more: further fields of `schemas.predict.PlanQuery`: poses, trajectory, timesync, seed.
+            more: further fields of `schemas.predict.PlanQuery`: poses, trajectory, seed.
 
         Raises:
             InputError: the video, an interval, the horizon or a file of the query cannot be used.

@@ -23,25 +23,13 @@ def predict(
     trajectory: Annotated[
         str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
     ] = None,
-    timesync: Annotated[
-        str | None,
-        typer.Option("--timesync", help="timesync.csv of the recording; default: that of the take, if known."),
-    ] = None,
-    timesync_start: Annotated[
-        int | None, typer.Option("--timesync-start", help="Row of the timesync file that is the video's first frame.")
-    ] = None,
-    camera: Annotated[
-        str | None, typer.Option("--camera", help="Camera in the timesync file, such as aria01_214-1.")
-    ] = None,
     calibration: Annotated[
         str | None,
-        typer.Option("--calibration", help="online_calibration.jsonl; default: next to the poses, or the take's."),
+        typer.Option("--calibration", help="online_calibration.jsonl of --trajectory; default: next to it."),
     ] = None,
     trajectory_offset_s: Annotated[
         float | None,
-        typer.Option(
-            "--trajectory-offset", help="Video time of the first pose, seconds, if there is no timesync file."
-        ),
+        typer.Option("--trajectory-offset", help="Video time of the first pose of --trajectory, seconds."),
     ] = None,
     poses: Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none (No-Traj only).")] = "auto",
     weights: Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")] = None,

@@ -165,9 +165,8 @@ def simulate(
             config, Path(local_root(folder)), workers, lambda n, total, what: status.update(f"{what}: {n} of {total}")
         )
     typer.echo(
-        f"{done.folder}: SIMULATED, layout {config.layout}, {done.n_good} good takes ({done.n_test} for testing), "
-        f"{done.n_broken} broken ones; {done.n_files} files, {done.n_bytes / 2**20:.0f} MB; "
-        f"written {done.written}, reused {done.reused}"
+        f"{folder}: SIMULATED, layout {config.layout}, {done.n_good} good takes ({done.n_test} for testing), "
+        f"{done.n_broken} broken ones; written {done.written}, reused {done.reused}"
     )
 
 

@@ -43,8 +43,6 @@ class Footage:
     goal_s: ClipTimes
     own: Take | None
     """The take of the corpus that it is, if any."""
-    matched: str
-    """How the take was identified: `path`, `content` or empty."""
 
     @property
     def segments(self) -> JsonValue:
@@ -79,7 +77,7 @@ def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
         )
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return Footage(path, probe, digest, query.start_s, query.goal_s, *own_take(path, digest, root))
+    return Footage(path, probe, digest, query.start_s, query.goal_s, own_take(digest, root))
 
 
 def local_file(place: str, what: str) -> Path:
@@ -98,20 +96,11 @@ def local_file(place: str, what: str) -> Path:
     return path
 
 
-def own_take(path: Path, sha256: str, root: TrainedRoot) -> tuple[Take | None, str]:
-    """Return the take of the corpus whose video this is, and how it was identified: by its path or its content.
-
-    A copy that was cut or encoded again is not identified.
-    """
-    for take in root.takes if root.local_data is not None else ():
-        video = Path(str(root.local_data), take.video)
-        if video.exists() and video.samefile(path):
-            return take, "path"
+def own_take(sha256: str, root: TrainedRoot) -> Take | None:
+    """Return the take of the corpus whose video has this content; one that was cut or encoded again has none."""
     notes = read_notes(root.folder, "features", root.manifests["features"].key)
-    for take in root.takes:
-        if take.take_id in notes and notes[take.take_id].files.get(take.video) == sha256:
-            return take, "content"
-    return None, ""
+    known = (take for take in root.takes.values() if take.take_id in notes)
+    return next((take for take in known if notes[take.take_id].files.get(take.video) == sha256), None)
 
 
 @dataclass

@@ -49,7 +49,7 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
     if shown is not None:
         times_s = [sum(span) / 2 for span in shown.spans_s]
         if root.local_data is not None:
-            other = FilePath(root.local_data, next(take.video for take in root.takes if take.take_id == shown.take_id))
+            other = FilePath(root.local_data, root.takes[shown.take_id].video)
         if given.found is not None:
             windows = given.view.data.windows[given.found.horizon]
             segments = windows.segments[windows.window_ids.index(shown.window_id), 1:-1]

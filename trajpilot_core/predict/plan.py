@@ -23,7 +23,7 @@ LEARNED = {
 
 def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, given: Given, encoder: str) -> Plan:
     """Return the whole record; No-Traj decides where the head motion is of a kind that nobody chose (`Found`)."""
-    corpora = {take.corpus for take in root.takes}
+    corpora = {take.corpus for take in root.takes.values()}
     rows = plan_rows(given, root, root.undertrained(given.seed), REFERENCE if poses.is_unasked_mixture else None)
     shown = 0 if given.found is None else min(NEAREST, int(given.found.valid[0].sum()))
     return Plan(
@@ -95,7 +95,7 @@ def retrieved(place: int, given: Given, root: TrainedRoot) -> Retrieved:
     candidates, data = given.found, given.view.data
     assert candidates is not None
     windows, row = data.windows[candidates.horizon], int(candidates.window[0, place])
-    take = next(take for take in root.takes if take.take_id == data.take_ids[int(windows.take[row])])
+    take = root.takes[data.take_ids[int(windows.take[row])]]
     segments = [root.segments[data.segment_ids[i]] for i in windows.segments[row].tolist()]
     return Retrieved(
         window_id=windows.window_ids[row],
@@ -127,7 +127,6 @@ def own_take(footage: Footage, root: TrainedRoot) -> OwnTake | None:
         take_id=take.take_id,
         name=take.name,
         split=take.split,
-        matched="path" if footage.matched == "path" else "content",
         annotated=tuple(root.label(row["label_id"]) for row in annotated),
     )
 
@@ -142,8 +141,8 @@ def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, w
         lines += [f"{note}." for note in poses.notes]
         if poses.is_unasked_mixture:
             lines.append(f"So No-Traj decides; --poses {motion.source} lets the other rows decide.")
-        if query.trajectory is not None and query.trajectory_offset_s is not None:
-            lines.append(f"Without a timesync file: {motion.clock}. A wrong offset makes the Endpoint rows worse.")
+        if query.trajectory is not None:
+            lines.append(f"Times as given: {motion.clock}. A wrong offset makes the Endpoint rows worse.")
     if footage.own is not None:
         lines.append(
             f"This video is the take {footage.own.name} of the models' own corpus, split {footage.own.split}: "
@@ -153,10 +152,6 @@ def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, w
         lines.append(
             f"The first frame is at {footage.probe.start_s:.2f} s of the file's clock; seconds count from it here."
         )
-    cap_s = root.ingest.interval_cap_s
-    longest = max(end - begin for begin, end in (footage.start_s, footage.goal_s))
-    if cap_s is not None and longest > 2 * cap_s + 1 / footage.probe.fps:
-        lines.append(f"A clip lasts {longest:g} s; the models were trained on clips of at most {2 * cap_s:g} s.")
     if weak:
         lines.append(
             "UNDERTRAINED: according to the evaluation of this root, models of the marked rows were not trained enough."

@@ -61,10 +61,6 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         CheckpointError: the models were trained with another encoder.
         StoreError: a stage has not run under the root, or its outputs do not belong together.
     """
-    named = {"--camera": query.camera, "--timesync-start": query.timesync_start}
-    idle = " and ".join(option for option, value in named.items() if value is not None)
-    if idle and query.timesync is None:
-        raise InputError(f"{idle} without --timesync would change nothing; name the timesync file, or leave {idle} out")
     with in_use(run.root, GC_WAIT_S, run.protocols), tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         progress(0, STEPS, "reading models and tables")
         root = open_trained(run.root, run.protocols)

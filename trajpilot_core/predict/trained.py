@@ -46,7 +46,8 @@ class TrainedRoot:
     inputs: Inputs
     manifests: Mapping[str, Manifest]
     """Stage -> output, for every stage whose output a prediction reads."""
-    takes: tuple[Take, ...]
+    takes: Mapping[str, Take]
+    """By take id."""
     data_root: str | None
     """Corpus of the last run; None where it was not recorded."""
     ingest: IngestConfig
@@ -108,7 +109,7 @@ def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
         folder,
         inputs,
         manifests,
-        tuple(rows_of(Take, inputs.table("takes"))),
+        {take.take_id: take for take in rows_of(Take, inputs.table("takes"))},
         last.data_root if last else None,
         IngestConfig.model_validate(manifests["ingest"].config),
         TrajectoryConfig.model_validate(manifests["trajectories"].config),

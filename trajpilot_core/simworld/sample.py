@@ -65,10 +65,7 @@ def plan_captures(config: WorldConfig) -> list[list[Member]]:
         members: list[Member] = [(split, None)] * n
         plan += [members[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]
     if config.broken == "each":
-        rng = stream(config, "faults")
-        more = round(config.broken_share * (config.train_takes + config.test_takes))
-        kinds = [*faults, *(faults[i] for i in rng.integers(len(faults), size=more))]
-        plan += [[("test" if kind == TEST_SPLIT else "train", kind)] for kind in kinds]
+        plan += [[("test" if kind == TEST_SPLIT else "train", kind)] for kind in faults]
     return plan
 
 
@@ -77,17 +74,12 @@ def draw_capture(
 ) -> tuple[CaptureTruth, list[TakeTruth]]:
     """Draw one capture and its takes; `first_take` is the stream number of its first take.
 
-    In a strict world the last third of the operators appears in test takes only; in a layout with unseen wearers they
-    wear the glasses in some of the test takes.
+    In a layout with unseen wearers the last third of the operators wear the glasses in test takes only.
     """
     config, layout = world.config, layout_of(world.config.layout)
     rng, is_train = stream(config, "capture", number), members[0][0] == "train"
-    n_test = max(1, config.operators // 3)
-    fitting = config.operators - n_test
-    if config.shared_operators:
-        operator = int(rng.integers(fitting if layout.has_unseen_wearers and is_train else config.operators))
-    else:
-        operator = int(rng.integers(fitting)) if is_train else fitting + int(rng.integers(n_test))
+    fitting = config.operators - max(1, config.operators // 3)
+    operator = int(rng.integers(fitting if layout.has_unseen_wearers and is_train else config.operators))
     name = f"sim_{rng.bytes(3).hex()}"
     uid, camera = random_uid(rng), "aria01" if rng.random() < 0.75 else "aria02"
     row, takes = int(rng.integers(*GAP_ROWS)), list[TakeTruth]()

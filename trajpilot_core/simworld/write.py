@@ -14,7 +14,6 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -22,6 +21,7 @@ from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
 from schemas.world import WorldConfig
+from trajpilot_core.corpora.formats.folders import WORLD_FILE
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.errors import InputError, WorldError
 from trajpilot_core.incoming import parse_json
@@ -30,10 +30,11 @@ from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.latents import released_files
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
 from trajpilot_core.simworld.layouts.base import layout_of
-from trajpilot_core.simworld.sample import PRESETS, sample_world
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.motion import head_motion
 from trajpilot_core.simworld.world.render import TICKS_PER_FRAME, render_at, write_video
 from trajpilot_core.simworld.world.truth import TakeTruth, World
+from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import require_free_space
 
 VERSION = 1
@@ -41,22 +42,18 @@ VERSION = 1
 VIDEO_BYTES_PER_PIXEL, POSE_BYTES_S = 0.2, 40_000
 """Per pixel of a frame, and per second of a take; measured on the worlds of the demo and the tests: 0.16 and 32,000."""
 WORK = ".world"
-MARKER = f"{WORK}/takes/{{:05d}}.json"
-"""Path of a take's completion marker."""
+BEGUN = f"{WORK}/begun.json"
+MARKER = f"{WORK}/takes/{{:05d}}"
+"""Path of a take's completion marker, an empty file."""
 
 
 class WorldSummary(Record):
     """What `write_world` left behind."""
 
-    folder: str
-    world_digest: str
-    n_takes: int
     n_good: int
     n_test: int
     """Unbroken takes of the tested split."""
     n_broken: int
-    n_files: int
-    n_bytes: int
     written: int
     """Takes written by this call."""
     reused: int
@@ -78,13 +75,12 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     """
     world = sample_world(config)
     refuse_other_world(config, folder)
-    whole, todo = folder / "world.json", list[int]()
-    if whole.exists():
+    todo = list[int]()
+    if (folder / WORLD_FILE).exists():
         shutil.rmtree(folder / WORK, ignore_errors=True)
-        files = noted_files(noted(whole).get("files"), whole)
     else:
         prepare(folder, config)
-        todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
+        todo = [take.index for take in world.takes if not (folder / MARKER.format(take.index)).exists()]
         pixels_s = config.fps * config.size_px**2 if config.videos else 0
         take_bytes = round(config.segments * config.segment_s * (VIDEO_BYTES_PER_PIXEL * pixels_s + POSE_BYTES_S))
         require_free_space(folder, len(todo) * take_bytes, "the simulated world")
@@ -92,28 +88,21 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         progress(before, len(world.takes), "simulated takes")
         for n, _ in enumerate(run_all([(config, folder, index) for index in todo], workers)):
             progress(before + n + 1, len(world.takes), "simulated takes")
-        files = {name: put(folder, name, data) for name, data in layout_of(config.layout).rest(world)}
-        for take in world.takes:
-            files |= read_marker(folder, take.index) or {}
+        for name, data in layout_of(config.layout).rest(world):
+            put(folder, name, data)
         content: dict[str, JsonValue] = {
             "format": 1,
             "simulated": True,
             "digest": world_digest(config),
             "config": config.content(),
-            "files": {name: list(files[name]) for name in sorted(files)},
         }
-        put(folder, "world.json", (canonical_json(content) + "\n").encode(), durable=True)
+        open_folder(str(folder)).replace(WORLD_FILE, (canonical_json(content) + "\n").encode())
         shutil.rmtree(folder / WORK)
     good = [take for take in world.takes if take.fault is None]
     return WorldSummary(
-        folder=str(folder),
-        world_digest=world_digest(config),
-        n_takes=len(world.takes),
         n_good=len(good),
         n_test=sum(take.split == "val" for take in good),
         n_broken=len(world.takes) - len(good),
-        n_files=len(files),
-        n_bytes=sum(size for _, size in files.values()),
         written=len(todo),
         reused=len(world.takes) - len(todo),
     )
@@ -145,29 +134,9 @@ def start_drawing() -> None:
     start_worker()
 
 
-FileDigests = dict[str, tuple[str, int]]
-"""Path relative to the corpus root -> (sha256, bytes)."""
-
-
 def world_digest(config: WorldConfig) -> str:
     """Return the digest that names a world: configuration and version of this writer."""
     return hashlib.sha256(f"{VERSION}:{config.digest()}".encode()).hexdigest()
-
-
-def noted(path: Path) -> dict[str, Any]:
-    """Read what this writer noted about a world. Raises WorldError: it is damaged, or something else."""
-    try:
-        return dict(parse_json(path.read_bytes(), str(path)))
-    except (InputError, TypeError, ValueError) as error:
-        raise WorldError(f"{path} is no note of a simulated world; delete its folder, or name another") from error
-
-
-def noted_files(listed: Any, path: Path) -> FileDigests:
-    """Return files as they were noted as JSON. Raises WorldError: it was not noted by this writer."""
-    try:
-        return {name: (str(sha), int(size)) for name, (sha, size) in listed.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise WorldError(f"{path} lists no files with digest and size: delete its folder, or name another") from error
 
 
 def refuse_other_world(config: WorldConfig, folder: Path) -> None:
@@ -176,30 +145,33 @@ def refuse_other_world(config: WorldConfig, folder: Path) -> None:
     Args:
         folder: corpus root; need not exist.
 
-    Raises WorldError: it holds another one, finished or not; it is named where `--world` knows it.
+    Raises WorldError: it holds another one, finished or not, or a damaged note.
     """
-    rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
-    for note in (folder / "world.json", folder / WORK / "begun.json"):
-        digest = str(noted(note).get("digest")) if note.is_file() else None
-        if digest in (None, world_digest(config)):
+    for note in (folder / WORLD_FILE, folder / BEGUN):
+        if not note.is_file():
             continue
-        known = next((name for name, make in PRESETS.items() if world_digest(make()) == digest), None)
-        if known:
-            raise WorldError(f"{folder} holds another world, {known!r}; go on with it by --world {known}, or {rest}")
-        raise WorldError(f"{folder} holds another world, of other settings or another version ({digest[:12]}); {rest}")
+        try:
+            digest = dict(parse_json(note.read_bytes(), str(note))).get("digest")
+        except (InputError, TypeError, ValueError) as error:
+            raise WorldError(f"{note} is no note of a simulated world; delete its folder, or name another") from error
+        if digest != world_digest(config):
+            raise WorldError(
+                f"{folder} holds another world, of another name, settings or version; choose another folder for the "
+                "new one (another --root for a demo), go on with the old one by its --world, or delete it"
+            )
 
 
 def prepare(folder: Path, config: WorldConfig) -> None:
     """Make the folder ready: new, or begun earlier with the same configuration; leftovers of a kill are swept up."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / WORK / "begun.json").exists() and any(entry.name != WORK for entry in folder.iterdir()):
+    if not (folder / BEGUN).exists() and any(entry.name != WORK for entry in folder.iterdir()):
         raise WorldError(
             f"{folder} is not empty and was not begun by this writer; choose an empty folder for the simulated world"
         )
     shutil.rmtree(folder / WORK / "tmp", ignore_errors=True)
     (folder / WORK / "tmp").mkdir(parents=True)
     (folder / WORK / "takes").mkdir(exist_ok=True)
-    put(folder, f"{WORK}/begun.json", json.dumps({"digest": world_digest(config), "name": config.name}).encode())
+    put(folder, BEGUN, json.dumps({"digest": world_digest(config)}).encode())
 
 
 known_world = lru_cache(maxsize=1)(sample_world)
@@ -210,14 +182,14 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     """Write the files of one take, then its marker."""
     world = known_world(config)
     take = world.takes[index]
-    files: FileDigests = {}
     if take.fault not in faults.WITHOUT_FILES:
         content = take_files(world, take, folder / WORK / "tmp")
         if take.fault in faults.FILE_DAMAGE:
             content = faults.FILE_DAMAGE[take.fault](content)
         named = chain(layout_of(config.layout).take_files(world, take, content), released_files(world, take))
-        files |= {name: put(folder, name, data) for name, data in named}
-    put(folder, MARKER.format(index), json.dumps(files).encode())
+        for name, data in named:
+            put(folder, name, data)
+    put(folder, MARKER.format(index), b"")
 
 
 def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeContents:
@@ -244,35 +216,10 @@ def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeConte
     )
 
 
-def read_marker(folder: Path, index: int) -> FileDigests | None:
-    """Return the files of a finished take; None where it is unfinished or a file is no longer as it was written."""
-    path = folder / MARKER.format(index)
-    if not path.exists():
-        return None
-    files = noted_files(noted(path), path)
-    places = {folder / name: size for name, (_, size) in files.items()}
-    return files if all(place.is_file() and place.stat().st_size == size for place, size in places.items()) else None
-
-
-def put(folder: Path, name: str, data: bytes, durable: bool = False) -> tuple[str, int]:
-    """Write one file through a temporary name and a rename; returns its sha256 and size.
-
-    Args:
-        durable: also ask the disk to keep file and folder before returning.
-    """
+def put(folder: Path, name: str, data: bytes) -> None:
+    """Write one file through a temporary name and a rename."""
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder / WORK / "tmp" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.{os.getpid()}"
-    with temporary.open("wb") as handle:
-        handle.write(data)
-        if durable:
-            handle.flush()
-            os.fsync(handle.fileno())
+    temporary.write_bytes(data)
     temporary.replace(target)
-    if durable:
-        entries = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(entries)
-        finally:
-            os.close(entries)
-    return hashlib.sha256(data).hexdigest(), len(data)

@@ -56,7 +56,7 @@ from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import World
 
 CFG = EvaluationConfig(bootstrap=100)
-PLAIN = {"broken": "none", "broken_share": 0.0}
+PLAIN = {"broken": "none"}
 INGEST = IngestConfig(central_share=0.6, max_horizon=4)
 
 
@@ -315,7 +315,7 @@ WANTED = 24
 
 @pytest.fixture(scope="module")
 def made() -> Made:
-    world = sample_world(middle_world().replace(broken="none", broken_share=0.0, train_takes=60, test_takes=16))
+    world = sample_world(middle_world().replace(broken="none", train_takes=60, test_takes=16))
     tables = world_tables(world, IngestConfig(central_share=0.6, max_horizon=4))._asdict()
     windows = tables["windows"]
     tables["windows"] = windows.filter(pc.equal(windows["split"], "test"))

@@ -16,13 +16,14 @@ from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
 from video_fixture import in_process
 
 import trajpilot_core as tp
-from schemas.annotation import Take
 from schemas.predict import Plan
 from trajpilot_core.errors import CheckpointError, InputError, StoreError
+from trajpilot_core.poses.aria import closed_loop
+from trajpilot_core.poses.aria.device import read_column, take_clock
 from trajpilot_core.predict import footage
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain
 from trajpilot_core.predict.footage import clip_features
-from trajpilot_core.predict.motion import Search, for_video, head_motion
+from trajpilot_core.predict.motion import Search, head_motion
 from trajpilot_core.predict.plan import plan_rows
 from trajpilot_core.predict.run import SCRATCH, WrittenPlan, predict
 from trajpilot_core.predict.trained import open_trained
@@ -65,7 +66,7 @@ def test_a_plan_for_a_test_take_equals_the_answers_of_the_evaluation(soak_root: 
     assert same_as_the_evaluation(tested.plan, soak_root, soak_root.window("test")) == ROWS
     assert [row.decides for row in tested.plan.rows] == [True, False, False]
     own = tested.plan.own_take
-    assert (own.split, own.matched, len(own.annotated)) == ("test", "path", 5)
+    assert (own.split, len(own.annotated)) == ("test", 5)
 
 
 def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(
@@ -111,7 +112,7 @@ def test_without_knowing_the_take_it_would_retrieve_itself(
     soak_root: Ready, learned: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted leak that the exclusion prevents."""
-    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    monkeypatch.setattr(footage, "own_take", lambda *_: None)
     nearest = soak_root.plan(soak_root.window("train")).nearest[0]
     assert nearest.take_id == learned.own_take.take_id
     assert nearest.cosine > 0.9999
@@ -121,85 +122,37 @@ def test_a_copy_elsewhere_is_identified_by_its_content(soak_root: Ready, tmp_pat
     window = soak_root.window("test")
     copy = shutil.copy(soak_root.video(window), tmp_path / "holiday.mp4")
     plan = soak_root.plan(window, video=str(copy))
-    assert plan.own_take.matched == "content"
+    assert plan.own_take == tested.plan.own_take
     assert plan.rows == tested.plan.rows
 
 
-def take_of(soak_root: Ready, window: dict[str, Any]) -> Take:
-    (take,) = (take for take in soak_root.trained.takes if take.take_id == window["take_id"])
-    return take
-
-
-def pose_file(soak_root: Ready, window: dict[str, Any]) -> Path:
-    return Path(soak_root.run.data_root, str(take_of(soak_root, window).trajectory))
-
-
-def motion_of(soak_root: Ready, folder: Path, **changes: object) -> np.ndarray:
-    """Head motion of both clips of a test window, from the sources that the query names."""
-    query = soak_root.query(soak_root.window("test"), **changes)
-    seen = footage.open_footage(query, soak_root.trained)
-    return head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder)).motions
-
-
-def test_naming_the_pose_file_of_a_known_take_changes_nothing(
-    soak_root: Ready, tmp_path: Path, tested: WrittenPlan
-) -> None:
-    """Which row of the timesync file is the first frame is known; the guess that both begin together is wrong."""
-    window = soak_root.window("test")
-    named = {"trajectory": str(pose_file(soak_root, window))}
-    plan = soak_root.plan(window, **named)
-    assert plan.rows == tested.plan.rows
-    assert plan.motion.clock == "the take's own timesync file"
-    assert Path(plan.motion.files[1]) == Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync))
-    assert not any("first pose" in note for note in plan.notes)
-    guessed = motion_of(soak_root, tmp_path, **named, trajectory_offset_s=0.0)
-    assert np.abs(arrays(soak_root, window)[1] - guessed).max() > 1e-3
-
-
-def test_the_calibration_and_the_rows_of_a_known_take_are_used_where_the_query_names_none(
-    soak_root: Ready, tmp_path: Path
+def test_poses_that_the_query_names_need_their_time_and_their_calibration(
+    soak_root: Ready, tested: WrittenPlan, tmp_path: Path
 ) -> None:
     window = soak_root.window("test")
-    copy = shutil.copy(pose_file(soak_root, window), tmp_path / "poses.csv")
-    timesync = str(Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync)))
-    for more in ({}, {"timesync": timesync}):
-        named = motion_of(soak_root, tmp_path, trajectory=str(copy), **more)
-        np.testing.assert_array_equal(named, arrays(soak_root, window)[1])
-
-
-def test_poses_whose_times_are_unrelated_to_the_video_are_refused(
-    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window = soak_root.window("test")
-    copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
-    asked = {"video": str(copy), "trajectory": str(pose_file(soak_root, window))}
-    motion_of(soak_root, tmp_path, **asked)
-    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
-    with pytest.raises(InputError, match=r"give --timesync timesync\.csv, or with --trajectory-offset the second"):
-        motion_of(soak_root, tmp_path, **asked)
-    motion_of(soak_root, tmp_path, **asked, trajectory_offset_s=0.0)
-    monkeypatch.undo()
-    without_timesync = replace(soak_root, trained=replace(soak_root.trained, data_root=str(tmp_path)))
-    with pytest.raises(InputError, match="cannot be related to the video"):
-        motion_of(without_timesync, tmp_path, **asked)
-
-
-def test_poses_and_times_that_the_query_names_give_the_same_plan_and_an_even_clock_is_noted(
-    soak_root: Ready, tested: WrittenPlan
-) -> None:
-    window = soak_root.window("test")
-    take = take_of(soak_root, window)
-    has_a_row_more = take.n_frames == take.timesync_end - take.timesync_start - 1
-    first = take.timesync_start + has_a_row_more
-    where = Path(soak_root.run.data_root)
-    named = {"trajectory": str(where / take.trajectory)}
-    timed = {"timesync": str(where / take.timesync), "camera": take.camera, "timesync_start": first}
-    exact = soak_root.plan(window, **named, **timed)
-    assert exact.rows == tested.plan.rows
-    assert "the first pose was taken" not in " ".join(exact.notes)
-    guessed = soak_root.plan(window, **named, trajectory_offset_s=-0.3)
+    poses = Path(soak_root.run.data_root, str(soak_root.trained.takes[window["take_id"]].trajectory))
+    with pytest.raises(InputError, match="give with --trajectory-offset the second of the video"):
+        soak_root.plan(window, trajectory=str(poses))
+    guessed = soak_root.plan(window, trajectory=str(poses), trajectory_offset_s=-0.3)
     assert any("the first pose was taken at -0.3 s of the video" in note for note in guessed.notes)
-    assert guessed.rows != exact.rows
+    assert guessed.rows != tested.plan.rows
+    begin_s = first_pose_s(soak_root, window, poses)
+    close = soak_root.plan(window, trajectory=str(poses), trajectory_offset_s=begin_s)
+    same_steps = [[step.label for step in row.steps] for row in tested.plan.rows]
+    assert [[step.label for step in row.steps] for row in close.rows] == same_steps, "the offset of the take"
+    named = {"trajectory": str(shutil.copy(poses, tmp_path / "poses.csv")), "trajectory_offset_s": begin_s}
+    with pytest.raises(InputError, match=r"name online_calibration\.jsonl with --calibration"):
+        soak_root.plan(window, **named)
+    calibration = poses.with_name("online_calibration.jsonl")
+    assert soak_root.plan(window, **named, calibration=str(calibration)).rows == close.rows
+
+
+def first_pose_s(soak_root: Ready, window: dict[str, Any], poses: Path) -> float:
+    """Second of a take's video at which its first pose was taken, by its timesync file."""
+    take = soak_root.trained.takes[window["take_id"]]
+    column = read_column(soak_root.run.data_root, str(take.timesync), take.camera)
+    stamps_us = closed_loop.parse(poses.read_bytes(), str(poses)).stamp_us
+    return float(stamps_us[0] / 1e6 - take_clock(column, take, str(take.timesync)).ns[0] / 1e9)
 
 
 def test_without_head_motion_only_no_traj_answers_and_a_note_explains_it(soak_root: Ready) -> None:
@@ -215,7 +168,7 @@ def test_an_unknown_video_gets_its_motion_from_the_video_and_no_traj_decides_unl
 ) -> None:
     window = soak_root.window("test")
     copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
-    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    monkeypatch.setattr(footage, "own_take", lambda *_: None)
     plan = soak_root.plan(window, video=str(copy))
     assert plan.own_take is None
     assert [row.row for row in plan.rows] == ["no_traj", *ROWS[:2]]
@@ -238,22 +191,10 @@ def test_pi3_uses_the_weights_that_the_query_names(
     assert any("MIXED HEAD MOTION" in note for note in plan.notes)
 
 
-def test_pi3_keeps_the_precision_of_the_models_where_the_machine_has_it(soak_root: Ready) -> None:
-    def precision(device: str, **changes: object) -> str:
-        known = soak_root.trained.trajectories.replace(source="pi3")
-        root = replace(soak_root.trained, trajectories=known.replace(pi3=known.pi3.replace(**changes)))
-        return for_video("pi3", root, device, None).pi3.precision
-
-    assert precision("cuda", precision="bf16") == "bf16"
-    assert precision("cuda", precision="fp32") == "fp32"
-    assert precision("cpu", precision="bf16") == "fp32", "bf16 needs a GPU"
-    assert (precision("cpu", precision="auto"), precision("cuda", precision="auto")) == ("fp32", "bf16")
-
-
 def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses_and_leaves_no_scratch(
     soak_root: Ready, tested: WrittenPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
+    monkeypatch.setattr(footage, "own_take", lambda *_: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan = soak_root.plan(soak_root.window("test"))
     assert not list(tmp_path.glob(f"{SCRATCH}*"))

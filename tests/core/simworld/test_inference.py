@@ -21,7 +21,7 @@ from trajpilot_core.simworld.inference.evidence import (
     marginal,
     messages_of,
 )
-from trajpilot_core.simworld.inference.map_decoding import DecodingProblem, problem_of, search
+from trajpilot_core.simworld.inference.map_decoding import DecodingProblem, problem_of
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
@@ -175,25 +175,6 @@ def check(best: Decisions, seen: VisibleSteps, found: tuple[np.ndarray, np.ndarr
             assert label < 0 or exact[(label,)] == pytest.approx(chance, abs=1e-9)
 
 
-def test_rankings_and_the_best_class_sequences_equal_brute_force() -> None:
-    for name in ("plain", "always the preferred alternative", "motion without styles"):
-        for graph, evidence, seen, posterior in cases(name):
-            for classes in MAPS.values():
-                best = decide(graph, evidence, seen, classes, has_goal=False)
-                assert best.is_proven.all()
-                check(best, seen, posterior, classes)
-
-
-def test_the_best_class_sequence_is_not_the_classes_of_the_best_label_sequence() -> None:
-    """Else the search over classes would be superfluous."""
-    classes, differ = MAPS["labels far apart"], 0
-    for graph, evidence, seen, _ in cases("plain", n=2):
-        labels, own = (decide(graph, evidence, seen, each) for each in (ALONE, classes))
-        assert (own.full_chance >= labels.full_chance * (1 - 1e-9)).all()
-        differ += int((classes[labels.full] != own.full).any())
-    assert differ > 0
-
-
 def test_classes_are_numbered_by_their_first_label() -> None:
     assert class_codes(["a", "b", "a", "c"], {}).tolist() == [0, 1, 0, 2]
     assert class_codes(["a", "b", "c", "d"], {"c": "a", "a": "a"}).tolist() == [0, 1, 0, 2]
@@ -231,14 +212,6 @@ def test_the_bound_holds_from_every_state_and_that_of_single_labels_does_not() -
     assert broken > 0
 
 
-def test_a_search_that_can_find_nothing_better_finds_nothing_and_leaves_nothing_out() -> None:
-    for graph, evidence, seen, _ in itertools.islice(cases("plain"), 1):
-        messages = messages_of(graph, evidence, seen)
-        problem = problem_of(graph, evidence, seen, messages, list(seen.targets), MAPS["labels far apart"])
-        classes, reached, left = search(problem, problem.total * 2, 4)
-        assert (reached.tolist(), left.tolist(), classes.any()) == ([0.0], [0.0], False)
-
-
 @pytest.mark.parametrize("classes", [ALONE, MAPS["labels far apart"]], ids=["labels", "classes"])
 def test_windows_are_decided_side_by_side_and_in_parts_as_one_by_one(
     monkeypatch: pytest.MonkeyPatch, classes: np.ndarray
@@ -271,10 +244,11 @@ def test_marginals_and_both_joint_decisions_equal_brute_force() -> None:
             exact = summed(posterior, (step,))
             found = marginal(evidence, seen, messages, step)[0]
             assert found == pytest.approx([exact[(label,)] for label in range(len(world.labels))], abs=1e-9)
-        best = decide(graph, evidence, seen, ALONE, has_goal=False)
-        check(best, seen, posterior, ALONE)
-        assert best.is_proven.all()
-        assert best.is_proven.shape == (1, 3)
+        for classes in (ALONE, *MAPS.values()):
+            best = decide(graph, evidence, seen, classes, has_goal=False)
+            check(best, seen, posterior, classes)
+            assert best.is_proven.all()
+            assert best.is_proven.shape == (1, 3)
         assert decide(graph, evidence, seen, ALONE).after is None
 
 

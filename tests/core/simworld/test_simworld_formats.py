@@ -15,7 +15,6 @@ import pytest
 from layouts_fixture import Written, annotated, draw_good_takes, frame_times, load, small_world
 
 from trajpilot_core.simworld.layouts.annotate import SHARED_NAME, thing_of
-from trajpilot_core.simworld.layouts.epic_kitchens import clock_text, frame_number
 from trajpilot_core.simworld.world.truth import TakeTruth
 
 Json = dict[str, Any]
@@ -245,29 +244,3 @@ def test_epic_files_have_the_habits_of_the_real_ones(epic: Written) -> None:
     assert any(extensions.fullmatch(r["video_id"]) for r in train)
     good = {r["video_id"] for r in val} - {r["video_id"] for r in train}
     assert not any(extensions.fullmatch(v) for v in good)
-
-
-def test_epic_lists_follow_from_the_training_rows(epic: Written) -> None:
-    train, val = rows(epic, "train"), rows(epic, "validation")
-    unseen = {r["participant_id"] for r in rows(epic, "unseen_participant_ids_validation")}
-    assert unseen == {r["participant_id"] for r in val} - {r["participant_id"] for r in train}
-    assert unseen
-    assert unseen != {r["participant_id"] for r in val}
-    for kind in ("verb", "noun"):
-        tail = {int(r[kind]) for r in rows(epic, f"tail_{kind}s")}
-        assert 0 < len(tail) < len(rows(epic, f"{kind}_classes"))
-
-
-TIMES: dict[float | str, tuple[str, int]] = {
-    1.56: ("00:00:01.56", 93),
-    0.0: ("00:00:00.00", 1),
-    3725.5: ("01:02:05.50", 223530),
-    49.15: ("00:00:49.15", 2949),
-    59.999: ("00:01:00.00", 3599),
-    -3.5: ("-00:00:03.50", 1),
-    "12 seconds": ("12 seconds", 1),
-}
-
-
-def test_times_are_written_as_in_the_real_files() -> None:
-    assert {time: (clock_text(time, 2), frame_number(time, 60)) for time in TIMES} == TIMES

@@ -264,5 +264,5 @@ def test_the_sets_are_of_the_corpora_that_publish_them_and_no_world_pretends_to_
     known = {name: [one.name for one in spec.released] for name, spec in CORPORA.items() if spec.released}
     published = {"goalstep": ["omnivore_video_swinl"], "egoper": ["egoper_i3d"], "epic_kitchens": ["epic_slowfast"]}
     assert known.items() >= published.items()
-    with pytest.raises(ValueError, match="no simulated world has features called egoper_i3d"):
+    with pytest.raises(ValueError, match="released=egoper_i3d is of the layouts none that is simulated"):
         tiny_world().replace(released="egoper_i3d")

@@ -73,7 +73,7 @@ class Layout:
     )
     """What the file of released features of a take is called, without its end."""
     has_unseen_wearers: bool = False
-    """Whether some operators wear the glasses in tested takes only, also where operators are shared."""
+    """Whether some operators wear the glasses in tested takes only."""
 
 
 def rank_of(world: World, take: TakeTruth) -> int:

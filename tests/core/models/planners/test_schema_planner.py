@@ -23,11 +23,10 @@ from torch.testing import assert_close
 from schemas.planners import SchemaConfig
 from trajpilot_core.models.planners.decoding import PlannerShape
 from trajpilot_core.models.planners.schema import SchemaPlanner, middle_targets
-from trajpilot_core.models.planners.state_encoder import DecoderLayer, DescriptionDecoder, NormedAttention, StateEncoder
+from trajpilot_core.models.planners.state_encoder import DecoderLayer, NormedAttention, StateEncoder
 
 NEVER_TRAINED = 16_514
 """Parameters of the original that nothing reads; ours has none of them."""
-DECODE = DescriptionDecoder.forward
 
 
 def check_original(planner: SchemaPlanner, name: str) -> None:
@@ -93,29 +92,6 @@ def test_a_planner_that_differs_from_the_original_is_seen(subtests: pytest.Subte
         fault(planner)
         with subtests.test(fault.__name__), pytest.raises(AssertionError, match="not close"):
             check_original(planner, "with_task_h4")
-
-
-def check_plan_reads_descriptions(planner: SchemaPlanner) -> None:
-    given = batch(4)
-    other = given.descriptions.clone()
-    other[1, 2] += 1.0
-    plans = [planner.plan(given.features, said, given.transition) for said in (given.descriptions, other)]
-    assert (plans[0] - plans[1]).abs().amax(dim=(1, 2)).min() > 1e-4, "a sentence changed and no plan did"
-
-
-def blank_memory(decoder: DescriptionDecoder, tokens_BTW: Tensor, sentences_ASW: Tensor, read: slice) -> Tensor:
-    return DECODE(decoder, tokens_BTW, torch.zeros_like(sentences_ASW), read)
-
-
-@pytest.mark.usefixtures("double")
-def test_plans_read_the_descriptions_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner = schema(True, 4)
-    check_plan_reads_descriptions(planner)
-    monkeypatch.setattr(DescriptionDecoder, "forward", blank_memory)
-    with pytest.raises(AssertionError, match="no plan did"):
-        check_plan_reads_descriptions(planner)
-    with pytest.raises(AssertionError, match="not close"):
-        check_original(planner, "with_task_h4")
 
 
 def test_a_window_s_plan_does_not_depend_on_its_batch() -> None:
