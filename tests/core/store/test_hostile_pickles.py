@@ -13,7 +13,7 @@ from hostile import Marker
 
 from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord, ShardRecord
 from schemas.config import TextConfig
-from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED
+from trajpilot_core.encoders.text.base import CHECKPOINT
 from trajpilot_core.encoders.text.egovlp import read_checkpoint
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
 from trajpilot_core.engine.settings import NAME as LAST
@@ -92,7 +92,6 @@ REFUSING: dict[str, Callable[[Path, bytes], object]] = {
         str(put(folder, "w.safetensors", content)), "tiny", True
     ),
     "EgoVLPv2.pth": lambda folder, content: read_checkpoint(put(folder, CHECKPOINT, content)),
-    "EgoVLPv2.safetensors": lambda folder, content: read_checkpoint(put(folder, CONVERTED, content)),
 }
 
 
