@@ -250,10 +250,9 @@ class StateDescription(Record):
     """`template`, or the digest of the source file."""
 
 
-def motions_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
-    """Return the Arrow schema of the motions table; `mixed` lists the sources if it may contain several."""
-    schema = arrow_schema(HeadMotions, motions=pa.list_(pa.float32(), MOTIONS * DOF))
-    return schema.with_metadata({"mixed": ",".join(mixed)}) if len(mixed) > 1 else schema
+def motions_schema() -> pa.Schema:
+    """Return the Arrow schema of the motions table."""
+    return arrow_schema(HeadMotions, motions=pa.list_(pa.float32(), MOTIONS * DOF))
 
 
 def features_schema(width: int, tokens: int = 1, row: type[Feature] = Feature) -> pa.Schema:

@@ -128,8 +128,6 @@ class TrajectoryConfig(Record):
     """Largest deviation of a quaternion's norm from 1."""
     reader: Literal["auto", "sparse", "whole"] = "auto"
     """whole: parse the whole file; auto and sparse: only the lines around each knot, where the file allows it."""
-    fallback: VideoSourceName | None = None
-    """Source for takes without a pose file, next to aria; one set of motions then has both. None: they are rejected."""
     scale: Literal["auto", "rms", "raw"] = "auto"
     """Scale of motions from video: rms divides each clip by its root mean square step, raw keeps it; auto: raw for
     pi3x, else rms (D 20)."""
@@ -148,25 +146,12 @@ class TrajectoryConfig(Record):
             return self.scale
         return "raw" if source == "pi3" and self.pi3.model == "pi3x" else "rms"
 
-    def sources(self) -> tuple[PoseSourceName, ...]:
-        """Return the sources that one set of motions may contain."""
-        return (self.source,) if self.fallback is None else (self.source, self.fallback)
-
     @model_validator(mode="after")
-    def _sources_agree(self) -> Self:
-        if self.frame == "device" and self.sources() != ("aria",):
+    def _frame_is_known(self) -> Self:
+        if self.frame == "device" and self.source != "aria":
             raise ValueError(
                 "frame device needs the calibration of Aria glasses; poses from video are camera poses: "
                 "use frame camera"
-            )
-        if self.fallback is None:
-            return self
-        if self.source != "aria":
-            raise ValueError(f"fallback is for takes without a pose file, next to source aria; source is {self.source}")
-        if self.scale_rule(self.fallback) == "rms" and self.scale_factor is None:
-            raise ValueError(
-                "fallback mixes lengths in metres with arbitrary ones: set scale_factor to the median step of the pose "
-                "files (`trajpilot poses step`), or scale to raw"
             )
         return self
 

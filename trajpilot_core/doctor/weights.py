@@ -46,9 +46,9 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     motions = [config.trajectories] if "trajectories" in stages else []
     has_second = config.pose_sources.is_asked or config.action_token.is_asked
     motions += [config.video_motions] if "video_motions" in stages and has_second else []
-    weights = dict.fromkeys(cfg.pi3 for cfg in motions if "pi3" in cfg.sources())
+    weights = dict.fromkeys(cfg.pi3 for cfg in motions if cfg.source == "pi3")
     findings = [finding for cfg in weights for finding in check_pose_weights(cfg)]
-    wanted = [f"poses of {name}" for cfg in motions for name in cfg.sources() if name != "aria"]
+    wanted = [f"poses of {cfg.source}" for cfg in motions if cfg.source != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
     if config.ingest.video == "none" and wanted:
         todo = (

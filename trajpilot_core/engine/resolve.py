@@ -142,7 +142,7 @@ def resolve_precision(config: Config, device: str) -> Config:
     train = getattr(config, "train", None)
     if isinstance(train, TrainConfig):
         config = config.replace(train=resolve_precision(train, device))
-    if isinstance(config, TrajectoryConfig) and "pi3" in config.sources():
+    if isinstance(config, TrajectoryConfig) and config.source == "pi3":
         config = config.replace(pi3=resolve_precision(config.pi3, device))
     if isinstance(config, CompletedPoseSources):
         config = config.replace(predictor=resolve_precision(config.predictor, device))

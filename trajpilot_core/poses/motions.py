@@ -203,4 +203,4 @@ def motions_table(
         "motions": pa.FixedSizeListArray.from_arrays(flat, MOTIONS * DOF),
     }
     assert set(columns) == {*HeadMotions.model_fields, "motions"}
-    return pa.table(columns, schema=motions_schema(cfg.sources()))
+    return pa.table(columns, schema=motions_schema())

@@ -97,7 +97,7 @@ def estimates(search: Search) -> Iterator[Estimate | str]:
     if query.trajectory is not None:
         yield by_files(given_files(query, search.footage, search.root, search.scratch), search)
         return
-    known = (cfg.source, (cfg.fallback or "odometry") if cfg.source == "aria" else "aria")
+    known = (cfg.source, "odometry" if cfg.source == "aria" else "aria")
     for name in known if query.poses == "auto" else (query.poses,):
         if name != "aria":
             yield by_sight("pi3" if name == "pi3" else "odometry", search)
@@ -159,9 +159,9 @@ def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: st
     pi3 = cfg.pi3 if weights is None else cfg.pi3.replace(weights=weights)
     kept = pi3.precision if device.startswith("cuda") else "fp32"
     cfg = cfg.replace(pi3=resolve_precision(pi3.replace(precision=kept), device))
-    if name in cfg.sources():
+    if name == cfg.source:
         return cfg
     steps = root.inputs.vectors("motions", "motions").reshape(-1, MOTIONS, DOF)[:, :, :3].astype(np.float64)
     median = float(np.median([step_rms(clip) for clip in steps])) if len(steps) else 0.0
     frame = "camera" if cfg.frame == "device" else cfg.frame
-    return cfg.replace(source=name, fallback=None, frame=frame, scale="rms", scale_factor=median or None)
+    return cfg.replace(source=name, frame=frame, scale="rms", scale_factor=median or None)

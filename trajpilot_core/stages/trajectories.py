@@ -8,7 +8,7 @@ from schemas.poses import TrajectoryConfig, VideoMotionsConfig
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.sources.base import pose_source, source_of
+from trajpilot_core.poses.sources.base import pose_source
 from trajpilot_core.store.reading import Inputs
 
 VERSION = 1
@@ -22,9 +22,8 @@ ENDS = {
 def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Source]:
     """Return one source per take: files and facts of its pose source, and the segment intervals."""
     segments = intervals_by_take(spans_of(inputs, cfg))
-    listed = []
+    listed, poses = [], pose_source(cfg.source)
     for take in rows_of(Take, inputs.table("takes")):
-        poses = pose_source(source_of(take, cfg))
         facts = {**poses.facts(take, cfg), "segments": segments.get(take.take_id, [])}
         listed.append(Source(shard=take.take_id, files=poses.files(take, cfg), facts=facts))
     return listed
@@ -55,18 +54,15 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
 
 def on_gpu(cfg: TrajectoryConfig) -> bool:
     """Return whether a model estimates the poses."""
-    return "pi3" in cfg.sources()
+    return cfg.source == "pi3"
 
 
 def run(work: Work[TrajectoryConfig]) -> None:
     """Compute the motions of the pending takes and commit one shard for each."""
     takes = {take.take_id: take for take in rows_of(Take, work.inputs.table("takes"))}
     jobs = [(takes[source.shard], source.facts["segments"]) for source in work.pending]
-    cfg = work.config
-    for name in cfg.sources():
-        of_source = [job for job in jobs if source_of(job[0], cfg) == name]
-        for done in pose_source(name).motions(of_source, cfg, work.runtime) if of_source else ():
-            work.sink.shard(done.take_id, done.table, done.rejects, done.n_in)
+    for done in pose_source(work.config.source).motions(jobs, work.config, work.runtime) if jobs else ():
+        work.sink.shard(done.take_id, done.table, done.rejects, done.n_in)
 
 
 STAGE = Stage(

@@ -1,4 +1,4 @@
-"""Pose sources behind one protocol: keys, axes, scale, rejects, fallback, and the guard against mixtures."""
+"""Pose sources behind one protocol: keys, axes, scale, rejects, and the guard against mixtures."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from poses_fixture import FPS, VIDEO, head, video_take
 from pydantic import ValidationError
 from scipy.spatial.transform import Rotation
-from trajectory_fixture import CALIBRATION, POSES, SYNC, Memory, corpus, good_take, run_stage, segment, write_take
+from trajectory_fixture import CALIBRATION, Memory, corpus, good_take, run_stage, segment, write_take
 
 from schemas.annotation import Segment, Take
 from schemas.arrow import table_of
@@ -144,44 +144,16 @@ def test_the_scale_rule_gives_every_clip_the_same_step_and_leaves_a_still_one_st
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ValidationError, match="frame device needs the calibration"):
         TrajectoryConfig(source="odometry", frame="device")
-    with pytest.raises(ValidationError, match="set scale_factor to the median step"):
-        TrajectoryConfig(fallback="odometry")
-    with pytest.raises(ValidationError, match="next to source aria"):
-        TrajectoryConfig(source="pi3", fallback="odometry", scale_factor=0.1)
 
 
-MIXED = TrajectoryConfig(fallback="odometry", scale_factor=0.05, odometry=OdometryConfig(size_px=256))
-
-
-def two_sources(folder: Path) -> dict[str, pa.Table]:
-    """One take with a pose file and one without, under the setting that asks for both."""
-    write_take(folder)
-    takes = [good_take(), video_take(folder, 2.0, take_id="egoexo4d:film")]
-    rows = [segment(t, 0, 0.5, 1.9) for t in takes]
-    kept = Memory({"takes": table_of(Take, takes), "segments": table_of(Segment, rows)})
-    found = {source.shard: source.files for source in trajectories.sources(kept, MIXED, "")}  # type: ignore[arg-type]
-    assert found == {good_take().take_id: (POSES, SYNC, CALIBRATION), "egoexo4d:film": (VIDEO,)}
-    run_stage(folder, kept, MIXED)
-    return {take: shard[0] for take, shard in kept.shards.items()}
-
-
-def test_a_fallback_reads_the_video_where_there_is_no_pose_file_and_mixtures_nobody_set_are_refused(
-    tmp_path: Path,
-) -> None:
-    shards = two_sources(tmp_path)
-    joined = pa.concat_tables(shards.values())
-    assert origins(joined) == [("aria", "camera", "metric"), ("odometry", "camera", "arbitrary")]
-    check_one_source(joined)
-    film = motions(shards["egoexo4d:film"])[0]
-    assert step_rms(film[:, :3]) == pytest.approx(0.05, rel=1e-4)
-    unset = joined.replace_schema_metadata(None)
+def test_mixtures_are_refused() -> None:
+    columns = {"source": ["aria", "odometry"], "frame": ["camera"] * 2, "scale": ["metric", "arbitrary"]}
     with pytest.raises(MixedSourcesError, match="1 segments from aria, camera, metric; 1 segments from odometry"):
-        check_one_source(unset)
+        check_one_source(pa.table(columns))
+    one = pa.table({"source": ["aria"], "frame": ["camera"], "scale": ["metric"]})
+    check_one_source(one, one)
     with pytest.raises(MixedSourcesError):
-        check_one_source(joined, unset.slice(0, 1))
-    upright = joined.set_column(3, "frame", pa.array(["camera", "camera_upright"]))
-    with pytest.raises(MixedSourcesError, match="use one frame"):
-        check_one_source(upright.replace_schema_metadata(joined.schema.metadata))
+        check_one_source(one, one.set_column(1, "frame", [["camera_upright"]]))
 
 
 def test_only_a_model_needs_the_gpu() -> None:
@@ -189,7 +161,6 @@ def test_only_a_model_needs_the_gpu() -> None:
     assert not on_gpu(TrajectoryConfig())
     assert not on_gpu(ODOMETRY)
     assert on_gpu(TrajectoryConfig(source="pi3"))
-    assert on_gpu(TrajectoryConfig(fallback="pi3", scale="raw"))
 
 
 def test_keys_of_every_source_are_made_without_the_libraries_that_compute_poses() -> None:

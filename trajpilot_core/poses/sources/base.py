@@ -1,4 +1,4 @@
-"""Pose sources: their interface, the list of them, and the one that a take uses.
+"""Pose sources: their interface, and the list of them.
 
 Imports nothing heavy, because keys are made from it.
 """
@@ -58,9 +58,7 @@ class PoseSource(Protocol):
     def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
         """Compute takes, in any order; unusable segments become rejects.
 
-        Raises:
-            InputError: the source as a whole cannot work here (a package or weights are missing).
-            WorkerError: a process crashed.
+        Raises InputError: the source as a whole cannot work here (a package or weights are missing).
         """
 
 
@@ -86,13 +84,6 @@ def pose_source(name: PoseSourceName) -> PoseSource:
     return pi3
 
 
-def source_of(take: Take, cfg: TrajectoryConfig) -> PoseSourceName:
-    """Return the source of a take's poses: the configured one, or the fallback where there is no pose file."""
-    if cfg.fallback is not None and take.trajectory is None:
-        return cfg.fallback
-    return cfg.source
-
-
 def origins(motions: pa.Table) -> list[tuple[str, str, str]]:
     """Return the different (source, frame, scale) in a table of motions, sorted."""
     return sorted(_counted(motions))
@@ -104,10 +95,7 @@ def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
 
 
 def check_one_source(*tables: pa.Table) -> None:
-    """Check that motions used together are of one origin, or of sources that were configured together.
-
-    The metadata of a table list the sources of its settings (`TrajectoryConfig.fallback`). The frame must always be the
-    same: motions in different axes are never comparable.
+    """Check that motions used together are of one source, frame and scale.
 
     Args:
         tables: motions; those of a training set, or those of a bank and those of its queries.
@@ -115,17 +103,9 @@ def check_one_source(*tables: pa.Table) -> None:
     Raises MixedSourcesError: with the origins and the number of segments of each.
     """
     counts = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
-    if len(counts) < 2:
-        return
-    frames = {frame for _, frame, _ in counts}
-    requested = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
-    together = set.intersection(*requested)
-    if len(frames) == 1 and {source for source, _, _ in counts} <= together:
-        return
-    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(counts.items()))
-    advice = (
-        "use one frame for all (--set trajectories.frame)"
-        if len(frames) > 1
-        else "use one source for all (--set trajectories.source), or allow both with --set trajectories.fallback"
-    )
-    raise MixedSourcesError(f"motions of different origin (source, frame, scale) would be mixed: {counted}; {advice}")
+    if len(counts) > 1:
+        counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(counts.items()))
+        raise MixedSourcesError(
+            f"motions of different origin (source, frame, scale) would be mixed: {counted}; use one source and one "
+            "frame for all (--set trajectories.source, trajectories.frame)"
+        )
