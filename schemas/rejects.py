@@ -98,18 +98,6 @@ class RejectCode(StrEnum):
         "none, or --set ingest.goalstep.relevance",
         "choice",
     )
-    CONTINUED = (
-        auto(),
-        "the step continues an interrupted one",
-        "none, or --set ingest.goalstep.keep_continued=true",
-        "choice",
-    )
-    NOT_PROCEDURAL = (
-        auto(),
-        "the step is not marked as procedural",
-        "none, or --set ingest.goalstep.procedural_only=false",
-        "choice",
-    )
     BACKGROUND = auto(), "the segment is background", "none, or --set ingest.egoper.keep_background=true", "choice"
     ERROR_LEFT_OUT = (
         auto(),
@@ -118,7 +106,6 @@ class RejectCode(StrEnum):
         "choice",
     )
     LABEL_RARE = auto(), "the label occurs too rarely in training", "min_label_train of the corpus", "choice"
-    TAKE_SHORT = auto(), "the entry has too few segments left", "none, or --set ingest.goalstep.min_segments", "choice"
     SPLIT_UNUSED = auto(), "the video belongs to no split in use", "none, or --set ingest.test_split", "choice"
     TOO_EARLY = (
         auto(),
@@ -140,7 +127,6 @@ class RejectCode(StrEnum):
         "repair",
     )
     SEGMENT_OVERLAP = auto(), "segments of the take overlap", "none: both are kept", "warn"
-    SUBSTEP_OUTSIDE = auto(), "a substep is outside its step", "none: it is kept as annotated", "warn"
     TS_INVALID = auto(), "the time is not a finite, non-negative number", "correct the annotation"
     TS_REORDERED = auto(), "the descriptions were not in chronological order", "none: they were sorted", "repair"
     LABEL_EMPTY = auto(), "nothing is left of the text after normalisation", "correct the annotation"

@@ -180,17 +180,16 @@ def test_a_shot_that_stands_before_the_next_one_counts_twice_in_and_out(court: C
     court.take(
         BEFORE[0], describe("C shoots a jump shot into the hoop.", 2.0), describe("C attempts a layup.", 3.0), MISSED
     )
-    sink = court.read(FREE.replace(evidence=("own", "next"), outcome_subjects=("C", "O")))
+    sink = court.read(FREE.replace(evidence=("own", "next")))
     rows = [row for row in sink.rows("details") if row["take_id"] == "egoexo4d:uid-t"]
     assert [row["role"] for row in rows] == ["context", "shot", "context", "shot"]
     assert len({row["event"] for row in rows}) == 2
 
 
-def test_only_basketball_takes_are_mined_unless_all_are_asked_for(court: Court) -> None:
+def test_only_basketball_takes_are_mined(court: Court) -> None:
     later = [dict(d, timestamp=d["timestamp"] + 4) for d in (*BEFORE, MISSED)]
     court.corpus.add("kitchen", "train", [annotate([*BEFORE, MADE, *later])])
     assert court.read().codes()["FILTERED"] == 6
-    assert "FILTERED" not in court.read(FREE.replace(takes="all")).codes()
 
 
 def test_classes_are_equal_in_each_split_and_the_rest_is_rejected(court: Court) -> None:

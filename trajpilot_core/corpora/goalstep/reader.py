@@ -54,7 +54,7 @@ ROUNDING_S = 1e-6
 CUTS = (1, 2, 3, 5, 10, 20)
 """Values of `min_label_train` for which labels are counted, to compare with the paper."""
 PAPER_LABELS = 310
-FILTERS = "ingest.goalstep: level, relevance, keep_continued, procedural_only, min_segments, min_label_train"
+FILTERS = "ingest.goalstep: level, relevance, min_label_train"
 
 
 class VideoPart(NamedTuple):
@@ -163,19 +163,11 @@ def _filtered(
             detail = f"{', '.join(step.missing)} of {step.category!r} at {step.span_s[0]} s"
             gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
             gathered.counts["segments with absent fields"] += 1
-        if step.is_outside_parent:
-            detail = f"{step.category!r} at {step.span_s[0]} s is outside its step {step.parent!r}"
-            gathered.reject(Fault(RejectCode.SUBSTEP_OUTSIDE, detail), home, 0, path, step.offset)
         if step.relevance not in config.relevance:
             fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance}")
-        elif step.is_continued and not config.keep_continued:
-            fault = Fault(RejectCode.CONTINUED, "is_continued is true")
-        elif config.procedural_only and not step.is_procedural:
-            fault = Fault(RejectCode.NOT_PROCEDURAL, "is_procedural is false")
+            gathered.reject(fault, home, 1, path, step.offset)
         else:
             yield step
-            continue
-        gathered.reject(fault, home, 1, path, step.offset)
 
 
 def text_of(step: Step, config: GoalStepConfig) -> str:
@@ -184,7 +176,7 @@ def text_of(step: Step, config: GoalStepConfig) -> str:
 
 
 def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) -> Counter[str]:
-    """Cut rare labels and short entries, then make candidates; return the training labels as they were before."""
+    """Cut rare labels, then make candidates; return the training labels as they were before."""
     config = known.config
     labels = [normalise(text_of(s, config), ()) for a in annotated if a.released == "train" for s in a.kept]
     frequent = kept_labels(labels, config.min_label_train)
@@ -194,10 +186,6 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
         home = _home(source.entry, source.parts)
         results = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in source.kept)
         rest = gathered.kept(results, home, source.path)
-        if 0 < len(rest) < config.min_segments:
-            fault = Fault(RejectCode.TAKE_SHORT, f"{len(rest)} segments are left, wanted are {config.min_segments}")
-            gathered.reject(fault, home, len(rest), source.path)
-            rest = []
         gathered.counts[f"entries that keep a segment, {source.released}"] += bool(rest)
         _add(known, source, rest, shared, gathered)
     return Counter(labels)
@@ -283,7 +271,7 @@ def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
 def _counts(
     annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
 ) -> tuple[CorpusCount, ...]:
-    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance, keep_continued, procedural_only"
+    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance"
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
