@@ -1,6 +1,5 @@
 """CPU seconds per segment of our frame reader against decord, in one interleaved run.
 
-    pip install decord
     python benchmarks/video.py [--rounds 3] [--folder FOLDER]
 
 Every reader opens the file and decodes 16 consecutive frames per segment at 384 x 384 RGB on one thread in its own

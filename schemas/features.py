@@ -105,6 +105,8 @@ class FeatureConfig(FeatureSourceConfig):
     """Frames per segment. Source: paper, appendix on preprocessing."""
     size_px: int = Field(384, ge=32, multiple_of=16)
     """Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing."""
+    backend: Literal["pyav", "decord"] = "pyav"
+    """Video decoder; decord refuses some files (docs/decisions/video-backend.md)."""
     decode_timeout_s: float = Field(120.0, gt=0)
     """A take whose decoder does not respond for longer is rejected."""
     checkpoint: Place | None = None

@@ -58,6 +58,7 @@ def test_every_declared_package_is_pinned_to_a_version_that_is_allowed_and_no_li
             (pin,) = Requirement(lines[canonicalize_name(requirement.name)]).specifier
             assert (pin.operator, requirement.specifier.contains(pin.version)) == ("==", True), requirement
         assert lines["torch"] == "torch==2.13.0"
+        assert lines["decord"].endswith("; platform_machine == 'x86_64'")
         assert not [line for line in lines.values() if re.search(r"https?:|file:|git\+| @ |^-", line)]
 
 

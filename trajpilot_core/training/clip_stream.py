@@ -162,6 +162,7 @@ def clip_job(video: str, times_s: list[list[float]], cfg: FeatureConfig) -> dict
         "path": video,
         "times_s": times_s,
         "size_px": cfg.size_px,
+        "backend": cfg.backend,
         "resize": cfg.resize,
         "max_off_s": cfg.max_off_s,
     }

@@ -1,7 +1,7 @@
 """The decoder process: receives jobs and reports events through the pipe in its last argument. See `isolate`.
 
-Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", "resize", and
-optionally "augment": arguments of `views.augmented`, which then replaces "resize"}.
+Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", and
+optionally "backend", "resize", or "augment": arguments of `views.augmented`, which then replaces "resize"}.
 With "video", messages use that name instead of the path. For further kinds of jobs a caller has its own entry point,
 which calls `main` with them and is named in the `command` of `isolate.run_jobs`.
 """
@@ -28,8 +28,8 @@ from trajpilot_core.video.pyav_backend import Shape
 from trajpilot_core.video.table import VideoError
 
 PR_SET_PDEATHSIG = 1
-MEMORY_BYTES = 2 << 30
-"""Address space of a decoder; a file that needs more is rejected."""
+MEMORY_BYTES = {"pyav": 2 << 30, "decord": 6 << 30}
+"""Address space of a decoder; a file that needs more is rejected. decord reads ahead and needs more."""
 
 
 class ChildEvent(NamedTuple):
@@ -66,8 +66,9 @@ def main(further: Kinds | None = None) -> None:
 
 def serve(job: dict[str, Any], pipe: Connection, kinds: Kinds) -> None:
     """Run one job and send its events, the last of which is `done` or `failed`."""
+    memory_bytes = MEMORY_BYTES[job.get("backend", "pyav")]
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:
         for event in kinds[job["kind"]](job):
             _send(pipe, event, job)
@@ -75,7 +76,7 @@ def serve(job: dict[str, Any], pipe: Connection, kinds: Kinds) -> None:
     except VideoError as error:
         last = ChildEvent("failed", {"code": error.code, "detail": str(error)})
     except MemoryError:
-        detail = f"{job['path']}: decoding needs more than {MEMORY_BYTES >> 30} GiB of memory"
+        detail = f"{job['path']}: decoding needs more than {memory_bytes >> 30} GiB of memory"
         last = ChildEvent("failed", {"code": "DECODE_FAILED", "detail": detail})
     _send(pipe, last, job)
 
@@ -88,7 +89,7 @@ def probe_events(job: dict[str, Any]) -> Iterator[ChildEvent]:
 def clip_events(job: dict[str, Any]) -> Iterator[ChildEvent]:
     """Yield every segment of a take as a clip or a fault."""
     times_s = np.asarray(job["times_s"], np.float64)
-    how = (shape_of_job(job), job.get("max_off_s"))
+    how = (shape_of_job(job), job.get("max_off_s"), job.get("backend", "pyav"))
     for segment, clip in clips(job["path"], times_s, job["size_px"], *how):
         if isinstance(clip, DecodedClip):
             yield ChildEvent("clip", {"segment": segment, "pts_s": clip.pts_s.tolist()}, clip.frames)

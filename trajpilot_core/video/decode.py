@@ -15,6 +15,7 @@ from PIL import Image as Pillow
 
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
+from trajpilot_core.video.decord_backend import DecordReader
 from trajpilot_core.video.pyav_backend import PyavReader, Shape
 from trajpilot_core.video.table import FrameTable, VideoError
 
@@ -52,6 +53,7 @@ def clips(
     size_px: int,
     resize: str | Shape = "swscale",
     max_off_s: float | None = None,
+    backend: str = "pyav",
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
@@ -61,6 +63,7 @@ def clips(
         size_px: side of the square that a frame becomes.
         resize: how pictures become squares: a value of FeatureConfig.resize, or a function.
         max_off_s: largest distance of a frame from its time; None: half a frame.
+        backend: a value of FeatureConfig.backend.
 
     Yields (row of times_s, clip or fault of that segment), every row once, in order of time.
 
@@ -72,7 +75,7 @@ def clips(
         from trajpilot_core.video.views import centre_crop
 
         shape = centre_crop
-    with closing(PyavReader(path, shape)) as reader:
+    with closing(DecordReader(path, shape) if backend == "decord" else PyavReader(path, shape)) as reader:
         yield from sweep(reader, times_s, size_px, path, max_off_s)
 
 

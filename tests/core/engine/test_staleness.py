@@ -40,7 +40,7 @@ def test_settings_are_named_with_their_dots_old_and_new_and_counted_after_the_th
     assert changed_settings(old, new) == {"batch": ("8", "3"), "train.lr": ("0.1", "0.5")}
     assert changed_settings({"a": 1}, {"b": "x" * 99})["b"] == ("-", "'" + "x" * 56 + "...")
     assert changed_settings({"a": "0" * 64}, {"a": "f" * 64})["a"] == ("0" * 12, "f" * 12)
-    changed = FeatureConfig(batch=3, size_px=256, n_frames=8, decode_timeout_s=1.0)
+    changed = FeatureConfig(batch=3, size_px=256, n_frames=8, decode_timeout_s=1.0, backend="decord")
     text = why(run, "toy_vectors", config=PipelineConfig(features=changed))
     assert text.endswith("and 2 more settings")
     assert text.count(" -> ") == 3

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from planning_world import Memory
 from trajectory_fixture import segment
-from video_fixture import in_process, write_video
+from video_fixture import in_process, needs_decord, with_matrix, write_video
 
 from schemas.annotation import Segment, Take, features_schema
 from schemas.arrow import table_of
@@ -142,6 +142,27 @@ def test_temporal_tokens_average_to_the_pooled_vector(root: Path, reference: pa.
     table = of_a(root, tmp_path, tokens="temporal")
     assert (table.schema.metadata or {})[b"tokens"] == b"8"
     np.testing.assert_allclose(vectors(table).reshape(5, 8, width).mean(axis=1), pooled, atol=4e-3)
+
+
+@needs_decord
+def test_decord_is_another_encoder_with_the_same_vectors_and_rejects_what_it_would_mirror(
+    root: Path, tmp_path: Path
+) -> None:
+    """In decoder processes, under their limit of memory."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    with_matrix(root / "a.mp4", corpus / "m.mp4", (-1, 0, 0, 1))
+    (corpus / "a.mp4").symlink_to(root / "a.mp4")
+    by = {
+        name: features(corpus, plain(["a", "m"]), tmp_path, CONFIG.replace(backend=name, resize="antialiased"))
+        for name in ("pyav", "decord")
+    }
+    one, two = (by[name].tables["t:a"] for name in ("pyav", "decord"))
+    np.testing.assert_array_equal(vectors(one), vectors(two))
+    assert one["encoder"][0] != two["encoder"][0]
+    assert by["pyav"].codes("t:m") == []
+    assert by["decord"].codes("t:m") == [RejectCode.FRAME_MISMATCH]
+    assert "features.backend=pyav" in by["decord"].rejects["t:m"][0].detail
 
 
 @pytest.mark.usefixtures("decoded_here")

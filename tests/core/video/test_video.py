@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from video_fixture import frames, numbers, write_video
+from video_fixture import frames, needs_decord, numbers, write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video import table as table_module
@@ -90,19 +90,46 @@ def test_left_out_frames_make_the_rate_variable_and_cost_the_segments_that_need_
     assert {getattr(got[row], "code", None) for row in (1, 3)} == {RejectCode.FRAME_MISMATCH}
 
 
-def test_a_zeroed_block_costs_segments_and_gives_no_wrong_frame(tmp_path: Path, video: Path) -> None:
+@pytest.mark.parametrize("backend", ["pyav", pytest.param("decord", marks=needs_decord)])
+def test_a_zeroed_block_costs_segments_and_gives_no_wrong_frame(tmp_path: Path, video: Path, backend: str) -> None:
     raw = bytearray(video.read_bytes())
     middle = len(raw) // 2
     raw[middle : middle + 3000] = bytes(3000)
     path = tmp_path / "zeroed.mp4"
     path.write_bytes(raw)
     wanted = np.arange(N).reshape(6, 10)
-    got = dict(clips(str(path), wanted / 30, 64))
+    got = dict(clips(str(path), wanted / 30, 64, backend=backend))
     lost = [row for row, clip in got.items() if isinstance(clip, VideoError)]
     assert lost
     assert all(got[row].code is RejectCode.DECODE_FAILED for row in lost)  # type: ignore[union-attr]
     assert all(numbers(got[row]) == wanted[row].tolist() for row in got if row not in lost)
-    assert len(lost) < 6, "segments before the damage and after the next keyframe are kept"
+    if backend == "pyav":
+        assert len(lost) < 6, "segments before the damage and after the next keyframe are kept"
+
+
+@needs_decord
+def test_decord_gives_the_frames_of_pyav(tmp_path: Path, video: Path) -> None:
+    skip = (10, 11, 40)
+    for path, left_out in ((video, ()), (write_video(tmp_path / "v.mp4", N, skip=skip), skip)):
+        wanted = np.array([n for n in range(0, N, 3) if n not in left_out])
+        one, two = (frames(str(path), wanted / 30, 64, backend) for backend in ("pyav", "decord"))
+        assert numbers(one) == numbers(two) == wanted.tolist()
+        np.testing.assert_array_equal(one.pts_s, two.pts_s)
+        difference = one.frames.astype(float) - two.frames.astype(float)
+        assert np.abs(difference @ [0.299, 0.587, 0.114]).mean() < 1.0, "brightness agrees to a grey level"
+        assert np.abs(difference).mean() < 6.0, "saturated 8 px blocks: decord upsamples colour before it shrinks"
+
+
+@needs_decord
+def test_decord_that_returns_a_neighbour_is_caught(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import decord
+
+    stamp = decord.VideoReader.get_frame_timestamp
+    monkeypatch.setattr(
+        decord.VideoReader, "get_frame_timestamp", lambda self, index: stamp(self, index + (index == 7))
+    )
+    got = dict(clips(str(video), np.array([[5, 6], [6, 7], [8, 9]]) / 30, 64, backend="decord"))
+    assert [getattr(got[row], "code", None) for row in range(3)] == [None, RejectCode.FRAME_MISMATCH, None]
 
 
 def test_a_decoder_that_returns_another_frame_is_caught(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from video_fixture import cut_copy, frames, numbers, with_matrix, write_video
+from video_fixture import cut_copy, frames, needs_decord, numbers, with_matrix, write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video.decode import clips
 from trajpilot_core.video.probe import probe
 from trajpilot_core.video.table import VideoError
 
+BACKENDS = ["pyav", pytest.param("decord", marks=needs_decord)]
 N = 60
 UNEVEN_MS = np.cumsum(np.random.default_rng(1).integers(20, 60, N))
 
@@ -28,6 +29,8 @@ class Case:
     fps: float = 30.0
     times_s: Sequence[float] | None = None
     """Times of the frames from the first that is shown; None: evenly spaced."""
+    is_shifted_by_decord: bool = False
+    """Whether decord must refuse the file; otherwise it gives the same frames."""
 
     def shown_s(self) -> np.ndarray:
         return np.arange(len(self.numbers)) / self.fps if self.times_s is None else np.asarray(self.times_s)
@@ -46,21 +49,23 @@ EVEN_MS = np.round(np.arange(N) * 1000 / 30).astype(int)
 CASES = {
     "B-frames": Case(made(keyframe=25, b_frames=3)),
     "one keyframe in the whole file": Case(made(keyframe=600, b_frames=3)),
-    "open GOP": Case(made(encoder=OPEN)),
-    "open GOP, Matroska": Case(made(encoder=OPEN), ".mkv"),
+    "open GOP": Case(made(encoder=OPEN), is_shifted_by_decord=True),
+    "open GOP, Matroska": Case(made(encoder=OPEN), ".mkv", is_shifted_by_decord=True),
     "cut by copying at a keyframe": Case(cut(25), numbers=range(25, N)),
-    "cut by copying between keyframes": Case(cut(37), numbers=range(37, N)),
-    "cut by copying in an open GOP": Case(cut(17, encoder=OPEN), numbers=range(17, N)),
+    "cut by copying between keyframes": Case(cut(37), numbers=range(37, N), is_shifted_by_decord=True),
+    "cut by copying in an open GOP": Case(cut(17, encoder=OPEN), numbers=range(17, N), is_shifted_by_decord=True),
     "variable rate": Case(made(pts_ms=UNEVEN_MS), times_s=(UNEVEN_MS - UNEVEN_MS[0]) / 1000),
     "first frame at 7.3 s": Case(made(pts_ms=EVEN_MS + 7300)),
-    "negative first times": Case(made(pts_ms=EVEN_MS - 1000), numbers=range(30, N)),
+    "negative first times": Case(made(pts_ms=EVEN_MS - 1000), numbers=range(30, N), is_shifted_by_decord=True),
     "no edit list": Case(made(muxer={"use_editlist": "0"})),
     "negative composition offsets": Case(made(muxer={"movflags": "negative_cts_offsets"})),
     "sound next to the pictures": Case(made(audio_s=2.5)),
     "sound that starts earlier": Case(made(audio_s=2.5, pts_ms=EVEN_MS + 700)),
     "59.94 Hz, wide": Case(made(fps=Fraction(60000, 1001), width=456, height=256), fps=60000 / 1001),
     "23.976 Hz, upright": Case(made(fps=Fraction(24000, 1001), width=144, height=256), fps=24000 / 1001),
-    "H.265, open GOP": Case(made(codec="libx265", encoder={"x265-params": "log-level=0:pools=1"})),
+    "H.265, open GOP": Case(
+        made(codec="libx265", encoder={"x265-params": "log-level=0:pools=1"}), is_shifted_by_decord=True
+    ),
     "VP9": Case(made(codec="libvpx-vp9", b_frames=0, encoder={"cpu-used": "8"}), ".webm"),
     "MPEG-4": Case(made(codec="mpeg4", b_frames=0)),
 }
@@ -73,10 +78,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(case.write(folder / f"{at}{case.suffix}")) for at, (name, case) in enumerate(CASES.items())}
 
 
-def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(written: dict[str, str]) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(written: dict[str, str], backend: str) -> None:
     """Any few frames of a file, at times up to 0.4 frames off, alone and all in one go."""
     for name, case in CASES.items():
         path, shown_s, rng = written[name], case.shown_s(), np.random.default_rng(7)
+        if backend == "decord" and case.is_shifted_by_decord:
+            with pytest.raises(VideoError, match="indices cannot be trusted") as caught:
+                frames(path, shown_s[:1], 64, backend)
+            assert caught.value.code is RejectCode.FRAME_MISMATCH, name
+            continue
         found = probe(path)
         assert (found.n_frames, found.is_vfr) == (len(case.numbers), case.times_s is not None), name
         assert name != "sound that starts earlier" or found.start_s == pytest.approx(0.7, abs=1e-3)
@@ -84,10 +95,10 @@ def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(written: dict[str, s
         wanted = np.stack([np.sort(rng.choice(len(shown_s), 6, replace=False)) for _ in range(6)])
         slack_s = 0.4 * np.diff(shown_s).min()
         times_s = shown_s[wanted] + rng.uniform(-slack_s, slack_s, wanted.shape)
-        for row, clip in clips(path, np.maximum(times_s, 0), 64):
+        for row, clip in clips(path, np.maximum(times_s, 0), 64, backend=backend):
             assert numbers(clip) == [case.numbers[at] for at in wanted[row]], name
             np.testing.assert_allclose(clip.pts_s, shown_s[wanted[row]], atol=1e-3)  # type: ignore[union-attr]
-        assert numbers(frames(path, shown_s, 64)) == list(case.numbers), name
+        assert numbers(frames(path, shown_s, 64, backend)) == list(case.numbers), name
 
 
 def test_a_video_whose_rate_changes_keeps_its_segments_when_frames_may_lie_further_off(tmp_path: Path) -> None:
@@ -117,13 +128,18 @@ TURNS = {
 }
 
 
-def test_pictures_come_out_upright(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pictures_come_out_upright(tmp_path: Path, backend: str) -> None:
     """The display matrix (a, b, c, d) maps (x, y) to (a x + c y, b x + d y), y down."""
     plain, path = write_video(tmp_path / "plain.mp4", 10), str(tmp_path / "turned.mp4")
-    stored = frames(str(plain), np.array([0.2]), 64).frames[0].astype(int)
+    stored = frames(str(plain), np.array([0.2]), 64, backend).frames[0].astype(int)
     for name, (matrix, quarters, is_mirrored) in TURNS.items():
         with_matrix(plain, Path(path), matrix)
-        shown = frames(path, np.array([0.2]), 64).frames[0].astype(int)
+        if backend == "decord" and is_mirrored:
+            with pytest.raises(VideoError, match="stored mirrored"):
+                frames(path, np.array([0.2]), 64, backend)
+            continue
+        shown = frames(path, np.array([0.2]), 64, backend).frames[0].astype(int)
         upright = np.rot90(stored[:, ::-1] if is_mirrored else stored, quarters)
         assert np.abs(shown - upright).mean() < 2.0, name
         assert (probe(path).rotation_deg // 90 - quarters) % 4 == 0, name

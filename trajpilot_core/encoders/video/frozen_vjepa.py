@@ -167,7 +167,7 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
 
 def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> str:
     """Return the fingerprint of weights and preprocessing; the batch size is not included."""
-    names = {"n_frames", "size_px", "model", "tokens", "interpolate_rope"}
+    names = {"n_frames", "size_px", "backend", "model", "tokens", "interpolate_rope"}
     how = cfg.model_dump(mode="json", include=names)
     if cfg.ahead_tubelets is not None:
         how["ahead_tubelets"] = cfg.ahead_tubelets
