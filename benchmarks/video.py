@@ -69,16 +69,8 @@ def wanted(case: str) -> NDArray[np.int64]:
 
 
 def ours(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
-    """Our reader, PyAV backend."""
-    for _, clip in clips(path, numbers / FPS, OUT_PX, "pyav"):
-        if not isinstance(clip, DecodedClip):
-            raise clip
-        yield clip.frames
-
-
-def ours_decord(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
-    """Our reader, decord backend."""
-    for _, clip in clips(path, numbers / FPS, OUT_PX, "decord"):
+    """Our reader."""
+    for _, clip in clips(path, numbers / FPS, OUT_PX):
         if not isinstance(clip, DecodedClip):
             raise clip
         yield clip.frames
@@ -93,11 +85,7 @@ def decord_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
         yield reader.get_batch(row.tolist()).asnumpy()
 
 
-READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {
-    "ours": ours,
-    "ours (decord backend)": ours_decord,
-    "decord": decord_plain,
-}
+READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {"ours": ours, "decord": decord_plain}
 
 
 def measure(reader: str, path: str, case: str) -> dict[str, float]:

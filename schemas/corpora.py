@@ -34,15 +34,11 @@ class KeystepConfig(Record):
     """Scenarios to leave out; releases have 17, the paper 16."""
     min_label_train: int = Field(0, ge=0)
     """Keep labels that occur at least this often in training; 0: all. The official benchmark uses 20 (278 labels)."""
-    masks: Literal["observed", "taxonomy"] = "observed"
-    """Labels that a scenario allows: those of its training segments, or all leaves of its taxonomy."""
 
 
 class BasketballConfig(Record):
     """Shots mined from Ego-Exo4D atomic descriptions. Source: paper, appendix on basketball."""
 
-    takes: Literal["basketball", "all"] = "basketball"
-    """Takes of the basketball tasks, or all that are annotated."""
     attempts: tuple[str, ...] = Field(("shoot hoop", "shoot jump_shot", "shoot layup", "attempt layup"), min_length=1)
     """A description is a shot when it has the verb and, after it, the object."""
     made: tuple[str, ...] = Field(("into the hoop", "enters the net"), min_length=1)
@@ -77,8 +73,6 @@ class GoalStepConfig(Record):
     """Which of the released videos is read."""
     relevance: tuple[Relevance, ...] = Field(("essential", "optional"), min_length=1)
     """Keep segments with one of these relevances to the goal."""
-    keep_continued: bool = True
-    """Keep segments that continue an interrupted one."""
     min_label_train: int = Field(1, ge=0)
     """Keep labels that occur at least this often in training; 0: all. The paper's 310 labels are fewer than the 355 of
     the validation file alone."""

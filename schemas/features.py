@@ -19,8 +19,6 @@ HEAD_VIDEO_FPS = 30
 """Frames a second of Ego-Exo4D's head videos. Source: docs.ego-exo4d-data.org, overview of the data."""
 RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
 """Shown wherever results of a run on released features appear."""
-HIERARCHY = 4
-"""Levels that a hierarchical feature concatenates."""
 
 
 VJEPA_FILES = {
@@ -108,7 +106,7 @@ class FeatureConfig(FeatureSourceConfig):
     size_px: int = Field(384, ge=32, multiple_of=16)
     """Frames are squashed to this square, pixels. Source: paper, appendix on preprocessing."""
     backend: Literal["pyav", "decord"] = "pyav"
-    """Video decoder."""
+    """Video decoder; decord refuses some files (docs/decisions/video-backend.md)."""
     decode_timeout_s: float = Field(120.0, gt=0)
     """A take whose decoder does not respond for longer is rejected."""
     checkpoint: Place | None = None
@@ -131,23 +129,17 @@ class FeatureConfig(FeatureSourceConfig):
     precision: Precision = "auto"
     """Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU."""
     resize: Literal["swscale", "antialiased", "centre_crop"] = "antialiased"
-    """How frames become squares. antialiased: squashed in RGB with the bilinear filter of PIL, within 1/255; swscale:
-    faster, chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md); centre_crop: scaled bilinearly to
-    8/7 of `size_px` on the short side, then the centre, as V-JEPA 2's probes are evaluated."""
+    """How frames become squares. antialiased: squashed in RGB with the bilinear filter of Pillow; swscale: faster,
+    chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md); centre_crop: scaled bilinearly to 8/7 of
+    `size_px` on the short side, then the centre, as V-JEPA 2's probes are evaluated."""
     max_off_s: float | None = Field(None, gt=0, le=1)
     """Largest offset of a frame from its time, seconds; None: half a frame of the usual rate. A video of uneven
     rate, as from phones, needs about 0.05 (docs/decisions/video-backend.md)."""
-    hierarchical: bool = False
-    """Concatenate four levels of V-JEPA 2.1: four times as wide; the last quarter is the vector without it."""
-    compile: bool = False
-    """Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler."""
 
     @model_validator(mode="after")
     def _predicts_tokens(self) -> Self:
-        if self.ahead_tubelets is not None and (self.tokens != "temporal" or self.hierarchical):
-            raise ValueError(
-                "ahead_tubelets adds a token to those of the tubelets: set tokens to temporal and hierarchical to false"
-            )
+        if self.ahead_tubelets is not None and self.tokens != "temporal":
+            raise ValueError("ahead_tubelets adds a token to those of the tubelets: set tokens to temporal")
         return self
 
     @property
@@ -157,7 +149,7 @@ class FeatureConfig(FeatureSourceConfig):
         if self.source == "released":
             return RELEASED_WIDTHS[self.released], tokens
         tokens += self.ahead_tubelets is not None
-        return VJEPA_SIZES[self.model].width * (HIERARCHY if self.hierarchical else 1), tokens
+        return VJEPA_SIZES[self.model].width, tokens
 
 
 class TextConfig(Record):
@@ -166,7 +158,7 @@ class TextConfig(Record):
     encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
     """bag_of_words is the demo's offline projection; `plugin:NAME`: of an installed package (docs/plugins.md)."""
     model: Place | None = None
-    """egovlpv2: folder with EgoVLPv2.safetensors or .pth, and the RoBERTa tokenizer; transformers: folder or hub id."""
+    """egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id."""
     revision: str | None = None
     """Pinned commit of a hub model."""
     embedding: Literal["cls", "mean", "last", "projected"] = "cls"

@@ -147,7 +147,7 @@ class TrajectoryConfig(Record):
         return "raw" if source == "pi3" and self.pi3.model == "pi3x" else "rms"
 
     @model_validator(mode="after")
-    def _has_calibration(self) -> Self:
+    def _frame_is_known(self) -> Self:
         if self.frame == "device" and self.source != "aria":
             raise ValueError(
                 "frame device needs the calibration of Aria glasses; poses from video are camera poses: "

@@ -76,7 +76,6 @@ class RejectCode(StrEnum):
     NOT_RELEVANT = choice(
         "its relevance to the goal is not among those kept", "none, or --set ingest.goalstep.relevance"
     )
-    CONTINUED = choice("the step continues an interrupted one", "none, or --set ingest.goalstep.keep_continued=true")
     BACKGROUND = choice("the segment is background", "none, or --set ingest.egoper.keep_background=true")
     ERROR_LEFT_OUT = choice("its type of error is left out", "none, or --set ingest.egoper.leave_out")
     LABEL_RARE = choice("the label occurs too rarely in training", "min_label_train of the corpus")
@@ -86,7 +85,6 @@ class RejectCode(StrEnum):
     LABEL_UNKNOWN = drop("an index or class has no name", "download all files of the same release")
     SEGMENT_STRADDLES = repair("the segment spans two video files and was cut to the one that contains its middle")
     SEGMENT_OVERLAP = warn("segments of the take overlap", "none: both are kept")
-    SUBSTEP_OUTSIDE = warn("a substep is outside its step", "none: it is kept as annotated")
     TS_INVALID = drop("the time is not a finite, non-negative number", "correct the annotation")
     TS_REORDERED = repair("the descriptions were not in chronological order", "none: they were sorted")
     LABEL_EMPTY = drop("nothing is left of the text after normalisation", "correct the annotation")

@@ -23,7 +23,7 @@ class NotBuiltError(InputError):
 
 
 class MixedSourcesError(InputError):
-    """Head motions of several pose sources, frames or scales are in one set although that was not requested."""
+    """Head motions of several pose sources, frames or scales are in one set."""
 
 
 class StoreError(TrajPilotError):

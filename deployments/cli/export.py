@@ -1,4 +1,4 @@
-"""Commands on finished runs: `compare`, `export`, `paper`, `poses step`; `convert` reads files of authors."""
+"""Commands on finished runs: `compare`, `export`, `paper`, `poses step`."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ from trajpilot_core.store.reading import read_entry_table
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.comparison import Pairing
 
-converting = typer.Typer(help="Convert released files to files that contain only tensors.", no_args_is_help=True)
 measuring = typer.Typer(help="Pose sources: unit of length.", no_args_is_help=True)
 SHOWN = 5
 
@@ -79,22 +78,6 @@ def paper(
     typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
     if not can_draw():
         typer.echo(HINT, err=True)
-
-
-@converting.command()
-def egovlpv2(
-    source: Annotated[Path, typer.Argument(metavar="IN.pth", help="The downloaded checkpoint.")],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT.safetensors", help="File to write; its name starts with EgoVLPv2.")
-    ],
-) -> None:
-    """Write the text tower and the projection of EgoVLPv2 as safetensors; no code in the pickled file is executed."""
-    from trajpilot_core.encoders.text.egovlp import convert
-
-    about = convert(source, target)
-    size_mb = target.stat().st_size / 1e6
-    typer.echo(f"{target}: {size_mb:,.0f} MB, from {about['source']} with sha256 {about['source_sha256']}")
-    typer.echo("put roberta-base's vocab.json and merges.txt next to it, and set text_bank.model to that folder")
 
 
 @measuring.command()

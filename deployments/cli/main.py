@@ -25,7 +25,6 @@ for function in (
     *(upkeep.verify, upkeep.gc, doctor.doctor, export.compare, export.export, export.paper, predict.predict),
 ):
     app.command()(function)
-app.add_typer(export.converting, name="convert")
 app.add_typer(config.settings, name="config")
 app.add_typer(export.measuring, name="poses")
 app.add_typer(vlm.asking, name="vlm")

@@ -25,7 +25,6 @@ from trajpilot_core.incoming import (
 from trajpilot_core.store.locations import parse_location, resolved
 
 READS_ITS_OWN = {
-    "trajpilot_core/corpora/formats/strict.py",  # a list record by record; what is wrong, `parse_json` states
     "trajpilot_core/engine/execution/execute.py",
     "trajpilot_core/engine/resolve.py",
     "trajpilot_core/stages/token_parts.py",

@@ -67,13 +67,13 @@ def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) ->
     assert run["only"]["items"]["enum"] == run["force"]["items"]["enum"] == list(EVERY_STAGE)
     assert {"type": "string", "enum": list(EVERY_STAGE)} in run["from_stage"]["anyOf"]
     features = form["definitions"]["FeatureConfig"]["properties"]
-    assert features["backend"]["enum"] == ["pyav", "decord"]
+    assert features["resize"]["enum"] == ["swscale", "antialiased", "centre_crop"]
     assert (features["size_px"]["minimum"], features["size_px"]["multipleOf"]) == (32, 16)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
-    ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
+    ({"config": {"features": {"resize": "round"}}}, "config.features.resize"),
     ({"config": {"features": {"size": 64}}}, "config.features"),
     ({"config": {"ingest": {"corpus": "mine"}}}, "config.ingest.corpus"),
     ({"config": {"alignment": {"train": {"lr": -1}}}}, "config.alignment.train.lr"),

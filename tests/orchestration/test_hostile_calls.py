@@ -36,8 +36,6 @@ GIVEN = {
     "video": "corpus/video.mp4",
     "start": "0-1",
     "goal": "2-3",
-    "source": "in.pth",
-    "target": "EgoVLPv2.safetensors",
     "folder": "new",
     "out": "out",
     "files": "empty.jsonl",

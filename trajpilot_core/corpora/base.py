@@ -1,6 +1,6 @@
 """The records that every corpus reader returns to ingest."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
@@ -161,8 +161,6 @@ class CorpusReading:
     """Counts that only the reader knows."""
     wanted: frozenset[Released] = frozenset[Released](("train", "test"))
     """Uses (train, test) that must keep at least one take, or ingest fails."""
-    allowed: Mapping[str, frozenset[str]] | None = None
-    """Scenario -> label ids that its mask allows; None: those that occur there in training."""
     listing: "Listing | None" = None
     """Files that the reader recorded; None: the corpus lists them in another way."""
 

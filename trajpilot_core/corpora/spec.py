@@ -29,8 +29,6 @@ class Download:
     """How to get access: the form of its licence."""
     pose_file: str | None = None
     """Suffix of the paths of its pose files; None: it releases no poses, they are estimated from the video."""
-    dispensable: tuple[str, ...] = ()
-    """Optional files: ingest reads them if they exist."""
     without_videos: tuple[str, ...] = ()
     """Commands that fetch what a run with `ingest.video=none` reads, including released features; empty: the videos are
     required, because the metadata do not state their lengths."""

@@ -201,7 +201,7 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
     """Look for the files of all takes that the metadata name; ingest fails if an annotation file is missing."""
     folders, download = Folders(corpus), spec.download
     videos = [path for path in listed.files if path.lower().endswith(VIDEO)]
-    needed = [path for path in listed.files if path not in {*videos, *download.dispensable}]
+    needed = [path for path in listed.files if path not in set(videos)]
     n_takes = len(videos) if listed.n_takes is None else listed.n_takes
     absent = [path for path in needed if not folders.is_there(path)]
     findings = [_share("annotations", len(needed), absent, "download them; ingest needs all of them", is_needed=True)]

@@ -48,7 +48,7 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     motions += [config.video_motions] if "video_motions" in stages and has_second else []
     weights = dict.fromkeys(cfg.pi3 for cfg in motions if cfg.source == "pi3")
     findings = [finding for cfg in weights for finding in check_pose_weights(cfg)]
-    wanted = [f"poses of {name}" for name in (cfg.source for cfg in motions) if name != "aria"]
+    wanted = [f"poses of {cfg.source}" for cfg in motions if cfg.source != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
     if config.ingest.video == "none" and wanted:
         todo = (

@@ -102,7 +102,7 @@ def run(work: Work[IngestConfig]) -> None:
     for gone in sorted(reading.scenarios - {c.candidate.take.scenario for c in cut}):
         rejects.append(Fault(RejectCode.SCENARIO_VANISHED, f"no take of {gone!r} can be used").reject("", 0))
     work.sink.table("details", details_of(cut, tables.segments))
-    work.sink.table("scenario_labels", scenario_labels_of(tables, reading.allowed))
+    work.sink.table("scenario_labels", scenario_labels_of(tables))
     classes, collapsed = label_classes(tables.labels, spec.n_classes(config))
     work.sink.table("label_classes", classes)
     reading = replace(reading, counts=(*reading.counts, *collapsed))

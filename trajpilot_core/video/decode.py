@@ -1,39 +1,25 @@
-"""Frames at given times: the frame that a time means, its check, and the backends that decode it.
+"""Frames at given times: the frame that a time means, and its check.
 
-Every backend addresses a frame by time and checks its presentation time; the header's frame count and frame indices are
-never used (docs/decisions/video-backend.md).
+A frame is addressed by time and its presentation time is checked; the header's frame count and frame indices are never
+used (docs/decisions/video-backend.md).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image as Pillow
 
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
-from trajpilot_core.video.pyav_backend import DecodedFrame, PyavReader
-from trajpilot_core.video.resize import Shape, squash
+from trajpilot_core.video.decord_backend import DecordReader
+from trajpilot_core.video.pyav_backend import PyavReader, Shape
 from trajpilot_core.video.table import FrameTable, VideoError
 
 Times = NDArray[np.float64]
-
-
-class FrameReader(Protocol):
-    """An open video, as a backend implements it."""
-
-    table: FrameTable
-
-    def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
-        """Yield (pts, upright RGB image (size, size, 3) uint8, or VideoError) for rising presentation times."""
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -55,13 +41,19 @@ def frame_times_s(start_s: float, end_s: float, fps: float, n_frames: int) -> ND
     return np.linspace(start_s, max(start_s, end_s - 1.0 / fps), n_frames)
 
 
+def squash(image: Image, size_px: int) -> Image:
+    """Return a picture (H, W, 3) as (S, S, 3), S = `size_px`, by Pillow's bilinear filter, antialiased."""
+    square = Pillow.fromarray(image).resize((size_px, size_px), Pillow.Resampling.BILINEAR)
+    return np.asarray(square, np.uint8)
+
+
 def clips(
     path: str,
     times_s: Times,
     size_px: int,
-    backend: str,
     resize: str | Shape = "swscale",
     max_off_s: float | None = None,
+    backend: str = "pyav",
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
@@ -69,9 +61,9 @@ def clips(
         path: local file.
         times_s: (S, N) wanted times, seconds from the first frame.
         size_px: side of the square that a frame becomes.
-        backend: `pyav` or `decord`.
         resize: how pictures become squares: a value of FeatureConfig.resize, or a function.
         max_off_s: largest distance of a frame from its time; None: half a frame.
+        backend: a value of FeatureConfig.backend.
 
     Yields (row of times_s, clip or fault of that segment), every row once, in order of time.
 
@@ -83,18 +75,12 @@ def clips(
         from trajpilot_core.video.views import centre_crop
 
         shape = centre_crop
-    if backend == "decord":  # imported only if selected: it does not have wheels for every machine
-        from trajpilot_core.video.decord_backend import DecordReader
-
-        reader: FrameReader = DecordReader(path, shape)
-    else:
-        reader = PyavReader(path, shape)
-    with closing(reader):
+    with closing(DecordReader(path, shape) if backend == "decord" else PyavReader(path, shape)) as reader:
         yield from sweep(reader, times_s, size_px, path, max_off_s)
 
 
 def sweep(
-    reader: FrameReader, times_s: Times, size_px: int, path: str, max_off_s: float | None = None
+    reader: PyavReader, times_s: Times, size_px: int, path: str, max_off_s: float | None = None
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Decode the segments of an open video; arguments and results as in `clips`."""
     matched, faults = match_frames(reader.table, times_s, path, max_off_s)
@@ -125,8 +111,8 @@ def match_frames(
 ) -> tuple[NDArray[np.int64], dict[int, VideoError]]:
     """Find the frame nearest to each time, at most `max_off_s` or half a frame away.
 
-    A clock tick is added to the tolerance, since times are rounded to it, but at most a quarter of a frame: in AVI a
-    tick is a frame.
+    A clock tick is added to the tolerance, since times are rounded to it, but at most a quarter of a frame: a tick may
+    be a frame.
 
     Returns (S, N) presentation times in ticks, and the faults of rows for which a frame is missing.
     """

@@ -1,23 +1,24 @@
 """A pool of decoder processes: a decoder that crashes or hangs costs one job, never the run.
 
-A child is a bare interpreter (`python -m trajpilot_core.video.child`) that imports neither torch nor the caller's main
-module. It reads jobs as JSON lines and writes events as length-prefixed JSON, followed by the raw bytes of the frames,
-if any. A full pipe blocks its decoder, so memory is bounded: `ahead` clips and two per child.
+A child is a bare interpreter (`python -m trajpilot_core.video.child DESCRIPTOR`) that imports neither torch nor the
+caller's main module. Its pipe carries jobs and events as JSON, and after the event of a clip the raw bytes of its
+frames. A full pipe blocks its decoder, so memory is bounded: `ahead` clips and two per child.
 """
 
 import json
-import logging
 import queue
-import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +28,11 @@ from schemas.rejects import RejectCode
 if TYPE_CHECKING:
     from trajpilot_core.store.corpus_files import Corpus
 
-log = logging.getLogger("trajpilot")
-SIZE_BYTES = 4
-"""Every event begins with the length of its JSON, little endian."""
 COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
-CHECK_S = 0.5
-"""How often a waiting caller checks whether a worker failed, seconds."""
+CHECK_S = 0.2
+"""How often a waiting thread checks whether it should end, and a waiting caller whether a thread failed, seconds."""
+END_S = 5.0
+"""How long a decoder may take to end after its pipe was closed."""
 DecodeJob = dict[str, Any]
 Around = Callable[[DecodeJob], AbstractContextManager[DecodeJob]]
 
@@ -50,6 +50,11 @@ class Event:
     values: dict[str, Any] = field(default_factory=dict)
     frames: NDArray[np.uint8] | None = None
     """(N, size, size, 3) RGB of a clip."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its job ended with it."""
+        return self.kind in ("done", "failed")
 
 
 def run_jobs(
@@ -73,153 +78,121 @@ def run_jobs(
 
     Every job ends with exactly one event `done` or `failed`.
     """
-    inbox: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-    outbox: queue.Queue[Event] = queue.Queue(maxsize=max(1, ahead))
-    n_workers = max(1, min(workers, len(jobs)))
-    for index in [*range(len(jobs)), *[None] * n_workers]:
-        inbox.put(index)
-    pool = [_Worker(jobs, inbox, outbox, timeout_s, around, command) for _ in range(n_workers)]
-    for worker in pool:
-        worker.start()
+    pool = _Pool(jobs, timeout_s, around, command, queue.Queue(maxsize=max(1, ahead)))
+    threads = [threading.Thread(target=pool.work, daemon=True) for _ in range(max(1, min(workers, len(jobs))))]
+    for thread in threads:
+        thread.start()
     try:
         ended = 0
         while ended < len(jobs):
             try:
-                event = outbox.get(timeout=CHECK_S)
+                event = pool.events.get(timeout=CHECK_S)
             except queue.Empty:
-                for error in (worker.error for worker in pool if worker.error is not None):
+                for error in pool.errors:
                     raise error  # noqa: B904
                 continue
-            ended += event.kind in ("done", "failed")
+            ended += event.is_last
             yield event
     finally:
-        for worker in pool:
-            worker.stop(outbox)
+        pool.stopping.set()
+        while any(thread.is_alive() for thread in threads):
+            try:
+                pool.events.get(timeout=0.05)  # a thread may wait for room
+            except queue.Empty:
+                continue
 
 
-class _Worker(threading.Thread):
-    """Feeds one child at a time and reads what it reports."""
+class _Pool:
+    """What the threads of a call share; each thread has one decoder at a time."""
 
     def __init__(
         self,
         jobs: Sequence[DecodeJob],
-        inbox: "queue.SimpleQueue[int | None]",
-        outbox: "queue.Queue[Event]",
         timeout_s: float,
         around: Around,
         command: Sequence[str],
+        events: "queue.Queue[Event]",
     ) -> None:
-        super().__init__(name="trajpilot-decode", daemon=True)
-        self._jobs, self._inbox, self._outbox = jobs, inbox, outbox
-        self._timeout_s, self._around, self._command = timeout_s, around, command
-        self._child: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
-        self.error: BaseException | None = None
+        self.jobs, self.timeout_s, self.around, self.command, self.events = jobs, timeout_s, around, command, events
+        self.todo = iter(range(len(jobs)))
+        self.stopping = threading.Event()
+        self.errors: list[BaseException] = []
+        """Errors of threads, which are no decoder's."""
 
-    def run(self) -> None:
-        """Run jobs until there are none; an error outside of the decoder is kept for the caller."""
+    def work(self) -> None:
+        """Give jobs to a decoder until there are none."""
+        decoder: _Decoder | None = None
         try:
-            while (index := self._inbox.get()) is not None and not self._stopping.is_set():
-                with self._around(self._jobs[index]) as job:
-                    for event in self._report(index, job):
-                        self._outbox.put(event)
+            for index in self.todo:  # `next` of a range is atomic
+                if self.stopping.is_set():
+                    break
+                with self.around(self.jobs[index]) as job:
+                    decoder = decoder or _Decoder(self.command)
+                    for event in self._report(decoder, index, job):
+                        self.events.put(event)
+                decoder = None if decoder.process.returncode is not None else decoder
         except OSError as error:
-            self.error = error
+            self.errors.append(error)
         except BaseException as error:
-            self.error = error
+            self.errors.append(error)
             raise
         finally:
-            self._end_child()
+            if decoder is not None:
+                decoder.end()
 
-    def stop(self, outbox: "queue.Queue[Event]") -> None:
-        """End the child and the thread; waiting events are discarded."""
-        self._stopping.set()
-        self._inbox.put(None)
-        child = self._child
-        if child is not None and self.is_alive():
-            child.kill()
-        while self.is_alive():
-            try:
-                outbox.get_nowait()
-            except queue.Empty:
-                self.join(timeout=0.05)
-
-    def _report(self, index: int, job: DecodeJob) -> Iterator[Event]:
-        """Send one job to the child and yield its events."""
-        child = self._child
-        if child is None or child.poll() is not None:
-            self._end_child()
-            child = subprocess.Popen(list(self._command), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            self._child = child
-            if self._stopping.is_set():
-                child.kill()
+    def _report(self, decoder: "_Decoder", index: int, job: DecodeJob) -> Iterator[Event]:
+        """Send a job and yield its events; a decoder that dies or is silent has ended after `failed`."""
         try:
-            _pipe(child.stdin).write(json.dumps(job).encode() + b"\n")
+            decoder.pipe.send_bytes(json.dumps(job).encode())
             while True:
-                event = self._read(child, index)
+                event = decoder.event(index, self)
                 yield event
-                if event.kind in ("done", "failed"):
+                if event.is_last:
                     return
-        except (EOFError, BrokenPipeError, TimeoutError) as error:
-            hung = isinstance(error, TimeoutError)
-            if hung:
-                child.kill()
-            code = child.wait()
-            self._end_child()
+        except (EOFError, OSError) as error:
+            is_hung = isinstance(error, TimeoutError)
+            code = decoder.end(kill=is_hung)
             how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
             fault = f"the decoder process died with {how}"
-            if hung:
-                fault = f"the decoder was silent for {self._timeout_s:g} s and was killed (signal {-code})"
-            detail = f"{self._jobs[index].get('video', self._jobs[index].get('path'))}: {fault}"
+            if is_hung:
+                fault = f"the decoder was silent for {self.timeout_s:g} s and was killed (signal {-code})"
+            detail = f"{self.jobs[index].get('video', self.jobs[index].get('path'))}: {fault}"
             yield Event(index, "failed", {"code": RejectCode.DECODE_FAILED, "detail": detail})
 
-    def _read(self, child: "subprocess.Popen[bytes]", index: int) -> Event:
-        """Read one event. Raises TimeoutError: the child is silent; EOFError: it is dead."""
-        out = _pipe(child.stdout)
-        size = bytearray(SIZE_BYTES)
-        self._fill(out, memoryview(size))
-        header = bytearray(int.from_bytes(size, "little"))
-        self._fill(out, memoryview(header))
-        values = json.loads(header)
+
+class _Decoder:
+    """A decoder process and our end of its pipe."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        ours, theirs = Pipe()
+        with theirs:
+            end = theirs.fileno()
+            self.process = subprocess.Popen([*command, str(end)], stdin=subprocess.DEVNULL, pass_fds=[end])
+        self.pipe: Connection = ours
+
+    def event(self, index: int, pool: _Pool) -> Event:
+        """Receive an event. Raises TimeoutError: it is silent, or the pool stops; EOFError or OSError: it is dead."""
+        deadline_s = time.monotonic() + pool.timeout_s
+        while not self.pipe.poll(CHECK_S):
+            if pool.stopping.is_set() or time.monotonic() > deadline_s:
+                raise TimeoutError
+        values = json.loads(self.pipe.recv_bytes())
         kind, shape, frames = values.pop("kind"), values.pop("shape", None), None
         if shape is not None:
             frames = np.empty(shape, np.uint8)
-            self._fill(out, frames.data.cast("B"))
+            self.pipe.recv_bytes_into(frames.reshape(-1).data)
         return Event(index, kind, values, frames)
 
-    def _fill(self, out: IO[bytes], rest: memoryview) -> None:
-        """Read until `rest` is full; the pipe is unbuffered, so that poll sees all waiting bytes."""
-        waiting = select.poll()
-        waiting.register(out, select.POLLIN)
-        while rest:
-            if not waiting.poll(self._timeout_s * 1000):
-                raise TimeoutError
-            n_read = out.readinto(rest)  # type: ignore[attr-defined]
-            if not n_read:
-                raise EOFError
-            rest = rest[n_read:]
-
-    def _end_child(self) -> None:
-        """Close the pipes, which ends a healthy child, and wait for it."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        for pipe in (child.stdin, child.stdout):
-            try:
-                _pipe(pipe).close()
-            except BrokenPipeError:
-                log.debug("the decoder process had closed its pipe")
+    def end(self, *, kill: bool = False) -> int:
+        """Close the pipe, which ends a healthy process, and return its exit status."""
+        if kill:
+            self.process.kill()
+        self.pipe.close()
         try:
-            child.wait(timeout=5)
+            return self.process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    """Return a pipe of Popen, which is never None here."""
-    assert pipe is not None
-    return pipe
+            self.process.kill()
+            return self.process.wait()
 
 
 def local_copies(corpus: "Corpus", scratch: Path) -> Around:

@@ -1,13 +1,13 @@
 """Frames by presentation time with PyAV: each file opened once, jumps to keyframes, unwanted frames not decoded.
 
-Reasons for this default backend, with measurements: docs/decisions/video-backend.md.
+Reasons and measurements: docs/decisions/video-backend.md.
 """
 
 import math
 import struct
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from av.error import FFmpegError
@@ -19,10 +19,11 @@ from av.video.stream import VideoStream
 
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
-from trajpilot_core.video.resize import Shape
 from trajpilot_core.video.table import VideoError, frame_table, length_size, malformed, open_video
 
 DecodedFrame = tuple[int, Image | VideoError]
+Shape = Callable[[Image, int], Image]
+"""Upright RGB picture (H, W, 3), side S -> (S, S, 3)."""
 NOTHING = -(1 << 63)
 """Before every presentation time."""
 MAX_TILT_DEG = 1.0
@@ -30,7 +31,7 @@ MAX_TILT_DEG = 1.0
 
 
 class PyavReader:
-    """One open video and its table of packets. Satisfies `decode.FrameReader`."""
+    """One open video and its table of packets."""
 
     def __init__(self, path: str, shape: Shape | None = None) -> None:
         self.path, self.shape = path, shape

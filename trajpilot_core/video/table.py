@@ -5,7 +5,6 @@ A packet of H.264 or H.265 in MP4 or Matroska is a sequence of units, each after
 which can decode without an error, are detected before decoding. Measurements: docs/decisions/video-backend.md.
 """
 
-import re
 from array import array
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,8 +25,6 @@ MAX_SIDE_PX, MAX_PX, MAX_DURATION_S, MAX_STREAMS, MAX_FRAMES = 8192, 64_000_000,
 """Limits that are checked before allocation: a small file can declare huge pictures, lengths, indices or streams."""
 MIN_FPS = 1.0
 """Lower rates are rejected: 16 samples of an action would be one picture."""
-SHORT_S = 0.5
-"""A Matroska file with pictures that end this much before its stated length is cut short."""
 MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide")
 MAX_PADDING = 8
 """Zero bytes that a muxer may have left at the end of a unit."""
@@ -59,13 +56,6 @@ class FrameTable:
     tick_s: Fraction
     fps: float
     is_vfr: bool
-    has_preroll: bool
-
-    @property
-    def has_open_group(self) -> bool:
-        """Whether a frame that is decoded after a keyframe is shown before it."""
-        last_key = np.maximum.accumulate(np.where(self.is_key, np.arange(len(self.pts)), 0))
-        return bool((self.pts < self.pts[last_key])[self.is_key.cumsum() > 0].any())
 
     def time_s(self, pts: int) -> float:
         """Seconds from the first frame that is shown to the frame at `pts`."""
@@ -93,11 +83,9 @@ def sniff(path: str) -> str:
         return "mov"
     if head[:4] == b"\x1aE\xdf\xa3":
         return "matroska"
-    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
-        return "avi"
     raise VideoError(
         RejectCode.WRONG_TYPE,
-        f"{path} begins with {head[:12]!r}, not an MP4, MOV, Matroska or AVI file; download it again",
+        f"{path} begins with {head[:12]!r}, not an MP4, MOV or Matroska file; download it again",
     )
 
 
@@ -150,20 +138,16 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
     Raises:
         VideoError: DECODE_FAILED where the file is cut short, has no frames, or no presentation times.
     """
-    pts, dts, is_key, is_hidden, n_read = _packets(path, container, stream)
+    pts, dts, is_key, is_hidden = _packets(path, container, stream)
     shown = np.unique(pts[~is_hidden])
     if len(shown) < 2 or stream.time_base is None:
         raise VideoError(
             RejectCode.DECODE_FAILED,
             f"{path} has {len(shown)} frames with a presentation time, at least 2 are needed",
         )
-    kind, last_s, problem = container.format.name, float(shown[-1] * stream.time_base), ""
-    if kind.startswith("mov") and len(pts) < len(stream.index_entries):
+    problem = ""
+    if container.format.name.startswith("mov") and len(pts) < len(stream.index_entries):
         problem = f"its index lists {len(stream.index_entries)} frames, {len(pts)} exist"
-    elif kind == "avi" and stream.frames != n_read:  # its frames have no times: a missing one shifts all that follow
-        problem = f"its header states {stream.frames} frames, {n_read} exist"
-    elif kind.startswith("matroska") and (stated := stated_s(container, stream)) - last_s > SHORT_S:
-        problem = f"its header states {stated:.2f} s, the last frame is at {last_s:.2f} s"
     elif not is_key.any():
         problem = "no frame is marked as a keyframe"
     if problem:
@@ -179,22 +163,21 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
         raise VideoError(
             RejectCode.DECODE_FAILED, f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
         )
-    return FrameTable(pts, dts, is_key, shown, stream.time_base, fps, is_vfr, bool(is_hidden.any()))
+    return FrameTable(pts, dts, is_key, shown, stream.time_base, fps, is_vfr)
 
 
 def _packets(
     path: str, container: InputContainer, stream: VideoStream
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], int]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Read all packets into columns, because a small file can contain millions.
 
     Returns:
         Columns of the packets with a time, in file order: pts, dts and is_key as in `FrameTable`, and whether they are
-        hidden; and the number of all packets, including empty ones and those without a time.
+        hidden.
     """
-    times, flags, n_read = array("q"), bytearray(), 0
+    times, flags = array("q"), bytearray()
     try:
         for packet in container.demux(stream):
-            n_read += packet.dts is not None
             dts, pts = packet.dts, packet.pts if packet.pts is not None else packet.dts
             if packet.size == 0 or pts is None:
                 continue
@@ -207,15 +190,7 @@ def _packets(
     table = np.frombuffer(times, np.int64).reshape(-1, 2)
     bits = np.frombuffer(flags, np.uint8)
     is_key, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(2))
-    return table[:, 0].copy(), table[:, 1].copy(), is_key, is_hidden, n_read
-
-
-def stated_s(container: InputContainer, stream: VideoStream) -> float:
-    """Return the end of the pictures in seconds as a Matroska file states it; 0 where it does not."""
-    tag = re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
-    if tag:
-        return int(tag[1]) * 3600 + int(tag[2]) * 60 + float(tag[3])
-    return (container.duration or 0) / 1e6 if len(container.streams) == 1 else 0.0
+    return table[:, 0].copy(), table[:, 1].copy(), is_key, is_hidden
 
 
 def length_size(codec: str, extradata: bytes | None) -> int | None:

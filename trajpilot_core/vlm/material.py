@@ -192,7 +192,6 @@ def take_frames(
         "path": video,
         "times_s": [frame_times_s(start, end, fps, cfg.n_frames).tolist() for _, start, end in segments],
         "size_px": cfg.size_px,
-        "backend": "pyav",
         "resize": "antialiased",
         "max_off_s": None,
     }

@@ -169,13 +169,9 @@ def test_two_annotations_of_one_video_and_a_hostile_video_id_are_refused(tmp_pat
     assert [r.n_units for r in of(read(root, CFG), RejectCode.TAKE_NAME_INVALID)] == [4]
 
 
-def test_a_broken_annotation_file_or_a_task_whose_videos_cannot_be_counted_is_an_error(tmp_path: Path) -> None:
+def test_a_task_whose_videos_cannot_be_counted_is_an_error(tmp_path: Path) -> None:
     path = egoper(tmp_path, two_tasks(), OFFICIAL) / "annotation.json"
     whole = path.read_text()
-    for content in (b"", b"[]", b"{", b"\xff", b'{"tea": {}, "tea": {}}'):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=r"annotation\.json"):
-            read(tmp_path, CFG)
     for task in ("{}", "3", "[]", '{"segments": {}}'):
         path.write_text(whole.replace("{", f'{{"oatmeal": {task}, ', 1))
         with pytest.raises(InputError, match=r"annotation\.json cannot be read: `segments` of task oatmeal"):

@@ -186,11 +186,10 @@ def test_a_shot_that_stands_before_the_next_one_counts_twice_in_and_out(court: C
     assert len({row["event"] for row in rows}) == 2
 
 
-def test_only_basketball_takes_are_mined_unless_all_are_asked_for(court: Court) -> None:
+def test_only_basketball_takes_are_mined(court: Court) -> None:
     later = [dict(d, timestamp=d["timestamp"] + 4) for d in (*BEFORE, MISSED)]
     court.corpus.add("kitchen", "train", [annotate([*BEFORE, MADE, *later])])
     assert court.read().codes()["FILTERED"] == 6
-    assert "FILTERED" not in court.read(FREE.replace(takes="all")).codes()
 
 
 def test_classes_are_equal_in_each_split_and_the_rest_is_rejected(court: Court) -> None:

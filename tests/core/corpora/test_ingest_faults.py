@@ -16,7 +16,6 @@ from egoexo_fixture import (
     pretend_probe,
     steps,
     write,
-    write_json,
 )
 
 from schemas.rejects import RejectCode, reject
@@ -274,15 +273,6 @@ def test_sources_hold_what_decides_the_result(tmp_path: Path) -> None:
     assert after.facts != before.facts
     table = list_sources(root, SMALL.replace(paraphrase_table="groups.csv"))
     assert "groups.csv" in table.files
-
-
-def test_the_capture_is_looked_up_where_takes_json_does_not_repeat_it(tmp_path: Path) -> None:
-    corpus = healthy(tmp_path)
-    capture = {**corpus.takes[0].pop("capture"), "capture_uid": "uid-capture-train_0"}  # type: ignore[attr-defined]
-    root = corpus.write()
-    assert ingest(root).codes() == {"RECORD_MALFORMED": 6}
-    write_json(root / "captures.json", [capture])
-    assert ingest(root).codes() == {}
 
 
 def test_optional_files_are_null_where_absent(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Whatever is wrong with the documents, ingest ends with balanced rows or with an error that says what to do."""
 
 import copy
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import canonical_json, canonical_object
-from trajpilot_core.corpora.formats.strict import FileFaultError, Repeated, parse, parse_records
 from trajpilot_core.errors import TrajPilotError
 
 pytestmark = pytest.mark.usefixtures("no_decoder")
@@ -145,28 +143,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-BROKEN = [b"", b"[", b"[1,2", b"[1,]", b"[1 2]", b"[1] x", b"[NaN]", b"[,1]", b"[1,2],", b"\xef\xbb\xbf[]", b"[\xff]"]
-
-
-@given(records=st.lists(VALUES, max_size=4), indent=st.sampled_from([None, 0, 2]))
-def test_the_records_are_those_of_the_whole_file(records: list[object], indent: int | None) -> None:
-    content = json.dumps(records, indent=indent).encode()
-    assert list(parse_records(content, "takes.json")) == parse(content, "takes.json", refuse_nan=True) == records
-
-
-def test_a_broken_file_is_refused_in_the_same_words() -> None:
-    for content in BROKEN:
-        with pytest.raises(FileFaultError) as whole:
-            parse(content, "takes.json", refuse_nan=True)
-        with pytest.raises(FileFaultError) as apart:
-            list(parse_records(content, "takes.json"))
-        assert str(apart.value) == str(whole.value), content
-
-
-def test_a_repeated_key_is_marked_and_no_list_has_no_records() -> None:
-    (marked,) = parse_records(b'[{"a": 1, "a": 2}]', "takes.json")
-    assert isinstance(marked, Repeated)
-    assert [*parse_records(b"{}", "takes.json"), *parse_records(b"[]", "takes.json")] == []
 
 
 @given(values=st.dictionaries(st.text(), VALUES, max_size=4))

@@ -159,14 +159,6 @@ def test_each_filter_that_the_paper_leaves_open_is_a_setting_and_says_what_it_co
     assert [row["label_id"] for row in rare.rows("labels")] == ["818"]
 
 
-def test_masks_are_what_training_shows_or_the_leaves_of_the_taxonomy(keysteps: Keysteps) -> None:
-    def allowed(sink: RecordingSink) -> set[str]:
-        return {row["label_id"] for row in sink.rows("scenario_labels") if row["is_allowed"]}
-
-    assert allowed(keysteps.read()) == {"818", "843", "900", "901"}
-    assert allowed(keysteps.read(masks="taxonomy")) == {"818", "843", "901"}
-
-
 def test_mutated_keysteps_never_crash_and_rows_balance(keysteps: Keysteps) -> None:
     clean = copy.deepcopy((keysteps.train, keysteps.document))
 

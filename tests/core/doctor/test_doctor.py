@@ -166,17 +166,20 @@ def test_pi3_is_looked_at_for_its_package_and_its_weights_where_a_recipe_takes_p
 def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp_path: Path) -> None:
     cfg = TextConfig(encoder="egovlpv2", model=str(tmp_path))
     assert "EgoVLPv2" in check_text_weights(cfg).todo
-    save_file({"x": np.zeros(4, np.float32)}, tmp_path / "EgoVLPv2.safetensors")
+    released, weights = tmp_path / "EgoVLPv2.pth", tmp_path / "model.safetensors"
+    torch.save({}, released)
     assert "no vocab.json, merges.txt" in check_text_weights(cfg).found
     (tmp_path / "vocab.json").write_text("{}")
     (tmp_path / "merges.txt").write_text("")
     assert check_text_weights(cfg).verdict == "ok"
+    released.write_bytes(b"<html>please log in</html>")
+    assert "not a torch zip file" in check_text_weights(cfg).found
+    save_file({"x": np.zeros(4, np.float32)}, weights)
     any_model = TextConfig(encoder="transformers", model=str(tmp_path), embedding="mean")
     assert check_text_weights(any_model).verdict == "ok"
-    content = (tmp_path / "EgoVLPv2.safetensors").read_bytes()
-    (tmp_path / "EgoVLPv2.safetensors").write_bytes(content[:-3])
-    assert (check_text_weights(cfg).verdict, "truncated" in check_text_weights(cfg).found) == ("bad", True)
-    (tmp_path / "EgoVLPv2.safetensors").write_bytes(b"<html>please log in</html>")
+    weights.write_bytes(weights.read_bytes()[:-3])
+    assert (check_text_weights(any_model).verdict, "truncated" in check_text_weights(any_model).found) == ("bad", True)
+    weights.write_bytes(b"<html>please log in</html>")
     assert "not a safetensors file" in check_text_weights(any_model).found
     on_hub = TextConfig(encoder="transformers", model="somebody/model", revision="0" * 40, embedding="mean")
     assert check_text_weights(on_hub).verdict == "note"

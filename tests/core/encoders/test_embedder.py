@@ -35,7 +35,7 @@ CONFIG = FeatureConfig(model="tiny", size_px=64, batch=4, precision="fp32", resi
 
 def test_the_name_of_the_encoder_is_fixed_and_every_setting_changes_it() -> None:
     assert encoder_digest(CONFIG, "0" * 64, bf16=False) == GOLDEN_ENCODER
-    changed = (CONFIG.replace(resize="antialiased"), CONFIG.replace(hierarchical=True), CONFIG.replace(compile=True))
+    changed = (CONFIG.replace(resize="antialiased"), CONFIG.replace(tokens="temporal"), CONFIG.replace(n_frames=8))
     assert len({encoder_digest(cfg, "0" * 64, bf16=False) for cfg in (CONFIG, *changed)}) == 4
 
 

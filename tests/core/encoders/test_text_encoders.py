@@ -1,7 +1,6 @@
 """Text encoders: unit vectors, no foreign code is run, and the layout of the released EgoVLPv2 checkpoint."""
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -16,15 +15,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_world import Memory, WorldSize, planning_world, run_stage
-from safetensors import safe_open
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
-from deployments.cli.main import app
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text import egovlp
 from trajpilot_core.encoders.text.bag_of_words import BagOfWords
-from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED, unit_rows, weights_file
+from trajpilot_core.encoders.text.base import CHECKPOINT, unit_rows, weights_file
 from trajpilot_core.encoders.text.egovlp import INERT, Inert, read_checkpoint
 from trajpilot_core.encoders.text.registry import load_text_encoder
 from trajpilot_core.errors import CheckpointError, InputError
@@ -159,57 +155,11 @@ def test_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / CHECKPOINT)
 
 
-def test_the_converted_file_gives_the_same_vectors_and_says_where_it_comes_from(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    from trajpilot_core.encoders.text.egovlp import convert
-
-    other = tmp_path_factory.mktemp("converted")
-    byte_tokenizer(other)
-    about = convert(folder / CHECKPOINT, other / CONVERTED)
-    assert about["source_sha256"] == hashlib.sha256((folder / CHECKPOINT).read_bytes()).hexdigest()
-    with safe_open(other / CONVERTED, "pt") as file:
-        assert file.metadata() == about
-        names = list(file.keys())
-    assert len([name for name in names if name.startswith("text_model.")]) == 197
-    assert len(names) == 197 + 5
-    assert sorted(path.name for path in other.iterdir()) == [CONVERTED, "merges.txt", "vocab.json"]
-    assert (other / CONVERTED).stat().st_mode == (folder / CHECKPOINT).stat().st_mode
-    for embedding in ("cls", "projected"):
-        one, two = (load_text_encoder(config(place, embedding=embedding), "cpu") for place in (other, folder))
-        np.testing.assert_array_equal(one.embed(TEXTS), two.embed(TEXTS))
-
-
-def test_the_command_converts_and_a_converted_file_is_taken_before_the_released_one(folder: Path) -> None:
+def test_a_folder_with_two_files_of_weights_is_refused(folder: Path) -> None:
     assert weights_file(folder).name == CHECKPOINT
-    done = CliRunner().invoke(app, ["convert", "egovlpv2", str(folder / CHECKPOINT), str(folder / CONVERTED)])
-    assert done.exit_code == 0, done.output
-    assert "sha256" in done.output
-    assert weights_file(folder).name == CONVERTED
-    (folder / "EgoVLPv2_smallproj.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match=r"EgoVLPv2\.safetensors, EgoVLPv2_smallproj\.safetensors; keep one"):
+    (folder / "EgoVLPv2_smallproj.pth").write_bytes(b"")
+    with pytest.raises(InputError, match=r"EgoVLPv2\.pth, EgoVLPv2_smallproj\.pth; keep one"):
         weights_file(folder)
-
-
-def test_a_file_to_convert_to_is_refused_and_a_write_that_fails_leaves_nothing_behind(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from trajpilot_core.encoders.text.egovlp import convert
-
-    def full(tensors: object, path: Path, metadata: object) -> None:
-        path.write_bytes(b"part")
-        raise OSError(28, "No space left on device")
-
-    before = sorted(folder.iterdir())
-    for target, message in (("model.safetensors", "would not be found"), (CHECKPOINT, "exists already")):
-        with pytest.raises(InputError, match=message):
-            convert(folder / CHECKPOINT, folder / target)
-    with pytest.raises(InputError, match="no file"):
-        convert(folder / "none.pth", folder / CONVERTED)
-    monkeypatch.setattr("trajpilot_core.encoders.text.egovlp.save_file", full)
-    with pytest.raises(OSError, match="No space left"):
-        convert(folder / CHECKPOINT, folder / CONVERTED)
-    assert sorted(folder.iterdir()) == before
 
 
 def test_what_is_no_encoder_is_refused_and_named(folder: Path) -> None:

@@ -209,16 +209,6 @@ def test_every_layout_of_the_older_release_loads(tmp_path: Path, monkeypatch: py
             assert torch.equal(loaded(clips()), encoder(clips())), path
 
 
-def test_compiled_blocks_give_the_same_tokens() -> None:
-    """One graph without a break serves every block; the backend only records it, which needs no C++ compiler."""
-    encoder = randomised(VjepaEncoder(SMALL))
-    with torch.inference_mode():
-        plain = encoder(clips())
-        encoder.compile_blocks(backend="eager")
-        assert torch.equal(encoder(clips()), plain)
-        assert torch.equal(encoder(clips(), hierarchical=True)[..., -64:], plain)
-
-
 def test_an_unknown_layout_lists_its_keys(tmp_path: Path) -> None:
     for content, message in (
         ({"weights": {"a": torch.zeros(1)}, "step": 3}, "step, weights"),
@@ -264,19 +254,3 @@ def test_bf16_stays_close_to_float32(tmp_path: Path) -> None:
         exact = encoder(clip).mean(1)
         rough = encoder.bfloat16()(clip.bfloat16()).float().mean(1)
     assert torch.cosine_similarity(exact, rough).min() > 0.999
-
-
-def test_pooled_features_of_the_tiny_encoder_tell_colours_apart(tmp_path: Path) -> None:
-    """Six tints over random textures, half of the clips give the class means, the other half lies next to its own."""
-    write_tiny_checkpoint(tmp_path / "tiny.pt")
-    encoder, _ = load_encoder(str(tmp_path / "tiny.pt"), "tiny", interpolate_rope=True)
-    tints = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0.6, 0.6, 0], [0, 0.5, 0.5], [-0.5, 0, 0]]) * 0.5
-    generator, vectors = torch.Generator().manual_seed(3), []
-    with torch.inference_mode():
-        for _ in range(12):
-            texture = torch.randn((6, 3, 1, 8, 8), generator=generator).repeat_interleave(8, 3).repeat_interleave(8, 4)
-            noise = torch.randn((6, 3, 8, 64, 64), generator=generator)
-            vectors.append(encoder(0.5 * texture + 0.3 * noise + tints[:, :, None, None, None]).mean(1))
-    x, y = torch.cat(vectors), torch.arange(6).repeat(12)
-    centres = torch.stack([x[:36][y[:36] == tint].mean(0) for tint in range(6)])
-    assert (torch.cdist(x[36:], centres).argmin(1) == y[36:]).all()

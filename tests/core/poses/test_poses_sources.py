@@ -1,4 +1,4 @@
-"""Pose sources behind one protocol: keys, axes, scale, rejects, fallback, and the guard against mixtures."""
+"""Pose sources behind one protocol: keys, axes, scale, rejects, and the guard against mixtures."""
 
 import subprocess
 import sys

@@ -50,24 +50,6 @@ def chain(motions: np.ndarray) -> np.ndarray:
 
 
 @EXAMPLES
-@given(poses())
-def test_a_motion_and_its_inverse_compose_to_identity(p: Poses) -> None:
-    assert_allclose(as_matrices(geometry.compose(p, geometry.invert(p))), np.tile(np.eye(4), (KNOTS, 1, 1)), atol=1e-12)
-
-
-@EXAMPLES
-@given(poses(), poses())
-def test_compose_is_the_product_of_matrices(a: Poses, b: Poses) -> None:
-    assert_allclose(as_matrices(geometry.compose(a, b)), as_matrices(a) @ as_matrices(b), atol=1e-12)
-
-
-@EXAMPLES
-@given(arrays(float, (5, 3), elements=st.floats(-1.8, 1.8, allow_subnormal=False)))
-def test_log_undoes_exp_below_half_a_turn(rotation_vectors: np.ndarray) -> None:
-    assert_allclose(geometry.log_rotation(turned(rotation_vectors)), rotation_vectors, atol=1e-12)
-
-
-@EXAMPLES
 @given(poses(2), st.floats(0, 1), st.booleans())
 def test_slerp_agrees_with_scipy(p: Poses, fraction: float, flip: bool) -> None:
     q0, q1 = p.q_xyzw[:1], p.q_xyzw[1:] * (-1 if flip else 1)

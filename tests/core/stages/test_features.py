@@ -11,21 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import torch
 from planning_world import Memory
 from trajectory_fixture import segment
-from video_fixture import write_video
+from video_fixture import needs_decord, with_matrix, write_video
 
 from schemas.annotation import Segment, Take, features_schema
 from schemas.arrow import table_of
 from schemas.config import FeatureConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.encoders.video import embed
-from trajpilot_core.encoders.video.embed import load_embedder
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
-from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
+from trajpilot_core.encoders.video.vjepa import SIZES
 from trajpilot_core.engine.stage import Runtime, Work
-from trajpilot_core.errors import CheckpointError
 from trajpilot_core.stages.features import STAGE, sources
 from trajpilot_core.store import corpus_files
 from trajpilot_core.video import isolate
@@ -134,27 +131,32 @@ def test_a_vector_does_not_depend_on_batch_neighbours_or_workers(
 
 
 @pytest.mark.usefixtures("decoded_here")
-def test_temporal_tokens_average_to_the_pooled_vector_which_is_the_last_quarter_of_a_hierarchical_one(
-    root: Path, reference: pa.Table, tmp_path: Path
-) -> None:
+def test_temporal_tokens_average_to_the_pooled_vector(root: Path, reference: pa.Table, tmp_path: Path) -> None:
     width, pooled = SIZES["tiny"].width, vectors(of_take(reference, "a"))
     table = of_a(root, tmp_path, tokens="temporal")
     assert (table.schema.metadata or {})[b"tokens"] == b"8"
     np.testing.assert_allclose(vectors(table).reshape(5, 8, width).mean(axis=1), pooled, atol=4e-3)
-    deep = vectors(of_a(root, tmp_path, hierarchical=True))
-    assert deep.shape == (5, 4 * width)
-    np.testing.assert_allclose(deep[:, -width:], pooled, atol=2e-3)
-    assert np.abs(deep[:, :width] - pooled).max() > 0.1
-    both = vectors(of_a(root, tmp_path, hierarchical=True, tokens="temporal"))
-    np.testing.assert_allclose(both.reshape(5, 8, -1).mean(axis=1), deep, atol=4e-3)
 
 
-def test_release_2_0_has_no_hierarchy(tmp_path: Path) -> None:
-    encoder = VjepaEncoder(dataclasses.replace(SIZES["tiny"], release="2.0"))
-    torch.save({"encoder": encoder.state_dict()}, tmp_path / "old.pt")
-    cfg = CONFIG.replace(checkpoint=str(tmp_path / "old.pt"), hierarchical=True)
-    with pytest.raises(CheckpointError, match=r"V-JEPA 2\.0.*hierarchical=false"):
-        load_embedder(cfg, "cpu", tmp_path)
+@needs_decord
+def test_decord_is_another_encoder_with_the_same_vectors_and_rejects_what_it_would_mirror(
+    root: Path, tmp_path: Path
+) -> None:
+    """In decoder processes, under their limit of memory."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    with_matrix(root / "a.mp4", corpus / "m.mp4", (-1, 0, 0, 1))
+    (corpus / "a.mp4").symlink_to(root / "a.mp4")
+    by = {
+        name: features(corpus, plain(["a", "m"]), tmp_path, CONFIG.replace(backend=name, resize="antialiased"))
+        for name in ("pyav", "decord")
+    }
+    one, two = (by[name].tables["t:a"] for name in ("pyav", "decord"))
+    np.testing.assert_array_equal(vectors(one), vectors(two))
+    assert one["encoder"][0] != two["encoder"][0]
+    assert by["pyav"].codes("t:m") == []
+    assert by["decord"].codes("t:m") == [RejectCode.FRAME_MISMATCH]
+    assert "features.backend=pyav" in by["decord"].rejects["t:m"][0].detail
 
 
 @pytest.mark.usefixtures("decoded_here")
@@ -236,12 +238,12 @@ def test_a_decoder_that_dies_costs_its_take_only(
     act = "os.kill(os.getpid(), signal.SIGSEGV)" if how == "crash" else "time.sleep(600)"
     code = (
         "import os, signal, time; from trajpilot_core.video import child; send = child._send\n"
-        "def bad(out, event, job):\n"
-        "    send(out, event, job)\n"
+        "def bad(pipe, event, job):\n"
+        "    send(pipe, event, job)\n"
         f"    if b_running and event.values.get('segment') == 1: {act}\n"
         "serve = child.serve\n"
-        "def watch(job, out, kinds):\n"
-        "    global b_running; b_running = job['path'].endswith('b.mp4'); serve(job, out, kinds)\n"
+        "def watch(job, pipe, kinds):\n"
+        "    global b_running; b_running = job['path'].endswith('b.mp4'); serve(job, pipe, kinds)\n"
         "child._send, child.serve = bad, watch\nchild.main()"
     )
     run_jobs = isolate.run_jobs

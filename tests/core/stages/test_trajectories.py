@@ -19,11 +19,8 @@ from trajectory_fixture import (
     codes,
     compute,
     corpus,
-    edited,
     good_take,
-    joined,
     motions,
-    row_of,
     run_stage,
     write_take,
 )
@@ -36,7 +33,6 @@ from schemas.poses import TrajectoryConfig
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.opened import open_run
 from trajpilot_core.poses import files
-from trajpilot_core.poses.sources import aria as aria_source
 from trajpilot_core.poses.sources.take import capture_motions
 from trajpilot_core.stages import STAGES, trajectories
 
@@ -65,23 +61,6 @@ def test_one_bad_take_costs_one_take_and_one_without_segments_gets_an_empty_shar
     assert rows == {"egoexo4d:0": 6, "egoexo4d:1": 0, "egoexo4d:2": 6, "egoexo4d:3": 0}
     (lost,) = kept.shards["egoexo4d:1"][1]
     assert (lost.code, lost.n_units, lost.source_file) == ("TRAJ_MALFORMED", 6, "page.csv")
-
-
-def test_processes_give_the_same_shards_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_take(tmp_path)
-    for k in range(3):
-        (tmp_path / f"sync{k}.csv").write_bytes((tmp_path / SYNC).read_bytes())
-    (tmp_path / "low.csv").write_bytes(joined(edited(row_of(3.0), row_of(3.3), "quality_score", "0")))
-    takes = [
-        good_take(take_id=f"egoexo4d:{k}", timesync=f"sync{k % 3}.csv", trajectory="low.csv" if k == 4 else POSES)
-        for k in range(8)
-    ]
-    alone = run_stage(tmp_path, corpus(takes), TrajectoryConfig())
-    monkeypatch.setattr(aria_source, "MANY", 1)
-    monkeypatch.setattr(aria_source, "GROUP", 2)
-    together = run_stage(tmp_path, corpus(takes), TrajectoryConfig(), workers=2)
-    assert list(alone.shards) == list(together.shards)
-    assert alone.shards == together.shards
 
 
 def test_a_remote_root_gives_the_same_motions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

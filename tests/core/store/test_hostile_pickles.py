@@ -12,7 +12,7 @@ from hostile import Marker
 
 from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord, ShardRecord
 from schemas.config import TextConfig
-from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED
+from trajpilot_core.encoders.text.base import CHECKPOINT
 from trajpilot_core.encoders.text.egovlp import read_checkpoint
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
 from trajpilot_core.engine.settings import NAME as LAST
@@ -80,10 +80,7 @@ REFUSING: dict[str, Callable[[Path, bytes], object]] = {
         f"V-JEPA {name}": lambda folder, content, name=name: load_encoder(str(put(folder, name, content)), "tiny", True)
         for name in ("w.pt", "w.safetensors")
     },
-    **{
-        f"EgoVLP {name}": lambda folder, content, name=name: read_checkpoint(put(folder, name, content))
-        for name in (CHECKPOINT, CONVERTED)
-    },
+    "EgoVLPv2.pth": lambda folder, content: read_checkpoint(put(folder, CHECKPOINT, content)),
 }
 
 

@@ -64,13 +64,13 @@ def test_sampled_times_lie_inside_the_half_open_segment(start_s: float, length_s
 
 def test_skipping_frames_does_not_change_a_pixel(video: Path) -> None:
     """Frames that are left out inside the decoder must leave the others bit for bit as they are."""
-    whole = frames(str(video), np.arange(N) / 30, 64, "pyav").frames
-    some = frames(str(video), np.arange(0, N, 7) / 30, 64, "pyav").frames
+    whole = frames(str(video), np.arange(N) / 30, 64).frames
+    some = frames(str(video), np.arange(0, N, 7) / 30, 64).frames
     np.testing.assert_array_equal(some, whole[::7])
 
 
 def test_a_time_outside_the_video_costs_its_segment_only(video: Path) -> None:
-    got = dict(clips(str(video), np.array([[0.0, 0.5], [1.0, 2.5], [np.nan, 0.1], [1.0, 1.5]]), 64, "pyav"))
+    got = dict(clips(str(video), np.array([[0.0, 0.5], [1.0, 2.5], [np.nan, 0.1], [1.0, 1.5]]), 64))
     assert [getattr(got[row], "code", None) for row in range(4)] == [
         None,
         RejectCode.FRAME_MISMATCH,
@@ -84,7 +84,7 @@ def test_left_out_frames_make_the_rate_variable_and_cost_the_segments_that_need_
     found = probe(str(path))
     assert found.is_vfr
     assert (found.n_frames, found.fps) == (N - 4, pytest.approx(30.0))
-    got = dict(clips(str(path), np.array([[0, 5, 9], [9, 11, 13], [13, 20, 39], [39, 40, 41]]) / 30, 64, "pyav"))
+    got = dict(clips(str(path), np.array([[0, 5, 9], [9, 11, 13], [13, 20, 39], [39, 40, 41]]) / 30, 64))
     assert numbers(got[0]) == [0, 5, 9]
     assert numbers(got[2]) == [13, 20, 39]
     assert {getattr(got[row], "code", None) for row in (1, 3)} == {RejectCode.FRAME_MISMATCH}
@@ -98,7 +98,7 @@ def test_a_zeroed_block_costs_segments_and_gives_no_wrong_frame(tmp_path: Path, 
     path = tmp_path / "zeroed.mp4"
     path.write_bytes(raw)
     wanted = np.arange(N).reshape(6, 10)
-    got = dict(clips(str(path), wanted / 30, 64, backend))
+    got = dict(clips(str(path), wanted / 30, 64, backend=backend))
     lost = [row for row, clip in got.items() if isinstance(clip, VideoError)]
     assert lost
     assert all(got[row].code is RejectCode.DECODE_FAILED for row in lost)  # type: ignore[union-attr]
@@ -120,6 +120,18 @@ def test_decord_gives_the_frames_of_pyav(tmp_path: Path, video: Path) -> None:
         assert np.abs(difference).mean() < 6.0, "saturated 8 px blocks: decord upsamples colour before it shrinks"
 
 
+@needs_decord
+def test_decord_that_returns_a_neighbour_is_caught(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import decord
+
+    stamp = decord.VideoReader.get_frame_timestamp
+    monkeypatch.setattr(
+        decord.VideoReader, "get_frame_timestamp", lambda self, index: stamp(self, index + (index == 7))
+    )
+    got = dict(clips(str(video), np.array([[5, 6], [6, 7], [8, 9]]) / 30, 64, backend="decord"))
+    assert [getattr(got[row], "code", None) for row in range(3)] == [None, RejectCode.FRAME_MISMATCH, None]
+
+
 def test_a_decoder_that_returns_another_frame_is_caught(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the frame that was asked for is swallowed, as a concealing decoder does."""
     kept = PyavReader._fed
@@ -130,5 +142,5 @@ def test_a_decoder_that_returns_another_frame_is_caught(video: Path, monkeypatch
             yield at, [frame for frame in out if frame.pts != 7 * tick]
 
     monkeypatch.setattr(PyavReader, "_fed", swallow)
-    got = dict(clips(str(video), np.array([[5, 6], [6, 7], [8, 9]]) / 30, 64, "pyav"))
+    got = dict(clips(str(video), np.array([[5, 6], [6, 7], [8, 9]]) / 30, 64))
     assert [getattr(got[row], "code", None) for row in range(3)] == [None, RejectCode.FRAME_MISMATCH, None]

@@ -22,15 +22,15 @@ SABOTAGED = """
 import os, signal, time
 from trajpilot_core.video import child
 serve = child.serve
-def faulty(job, out, kinds):
+def faulty(job, pipe, kinds):
     if "crash" in job["path"]:
         os.kill(os.getpid(), signal.SIGSEGV)
     if "hang" in job["path"]:
         time.sleep(600)
     if "halfway" in job["path"]:
-        out.write((99).to_bytes(4, "little") + b"{")
+        os.write(pipe.fileno(), b"\\0\\0\\0c{")
         os._exit(3)
-    serve(job, out, kinds)
+    serve(job, pipe, kinds)
 child.serve = faulty
 child.main()
 """
@@ -44,7 +44,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def clip_job(path: Path | str) -> DecodeJob:
     times = (np.arange(60).reshape(6, 10) / 30).tolist()
-    return {"kind": "clips", "path": str(path), "times_s": times, "size_px": 64, "backend": "pyav"}
+    return {"kind": "clips", "path": str(path), "times_s": times, "size_px": 64}
 
 
 def test_a_crash_a_hang_and_a_torn_message_cost_one_job_each(video: Path) -> None:
@@ -200,7 +200,7 @@ def peak_mib(path: Path, folder: Path, sabotage: str = "") -> float:
     starts = np.linspace(0, UNITS * UNIT_FRAMES / FPS - 1.5, SEGMENTS)
     times_s = np.round((starts[:, None] + np.linspace(0, 1.0, 16)) * FPS) / FPS
     command = (sys.executable, "-P", "-c", MEASURED.format(sabotage=sabotage), str(folder / "peak"))
-    job = {"kind": "clips", "path": str(path), "times_s": times_s.tolist(), "size_px": 384, "backend": "pyav"}
+    job = {"kind": "clips", "path": str(path), "times_s": times_s.tolist(), "size_px": 384}
     n_clips = 0
     for event in run_jobs([job], workers=1, timeout_s=300, ahead=2, command=command):
         if event.frames is not None:

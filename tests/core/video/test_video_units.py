@@ -75,7 +75,7 @@ def test_a_few_zeroed_bytes_cost_the_frames_that_are_built_on_them(tmp_path: Pat
     for number in (1, 5, 12, 19):
         at = places[number][0] + places[number][1] // 2
         path.write_bytes(raw[:at] + bytes(8) + raw[at + 8 :])
-        got = dict(clips(str(path), np.array([[19], [20], [39]]) / 30, 64, "pyav"))
+        got = dict(clips(str(path), np.array([[19], [20], [39]]) / 30, 64))
         assert getattr(got[0], "code", None) is RejectCode.DECODE_FAILED
         assert isinstance(got[1], DecodedClip)
         assert isinstance(got[2], DecodedClip)

@@ -91,10 +91,10 @@ def test_whole_upright_frames_are_augmented_alike(tmp_path: Path) -> None:
         whole.append(image)
         return augmented(image, size_px, seed=5, **HOW)  # type: ignore[arg-type]
 
-    ((_, clip),) = clips(str(path), np.array([[0.0, 0.5]]), 32, "pyav", kept)
+    ((_, clip),) = clips(str(path), np.array([[0.0, 0.5]]), 32, kept)
     assert [image.shape for image in whole] == [(96, 48, 3)] * 2
     job = {"augment": {**HOW, "seed": 5}, "resize": "swscale"}
-    ((_, other),) = clips(str(path), np.array([[0.0, 0.5]]), 32, "pyav", shape_of_job(job))
+    ((_, other),) = clips(str(path), np.array([[0.0, 0.5]]), 32, shape_of_job(job))
     assert (other.frames == clip.frames).all()
     boxes = {sampled_box(random.Random(seed), 96, 48, (0.08, 1.0), (3 / 4, 4 / 3)) for seed in (5, 5, 6)}
     assert len(boxes) == 2, "the seed alone decides"

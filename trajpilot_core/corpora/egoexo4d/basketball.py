@@ -31,7 +31,7 @@ DOMAIN = 6
 """Thousands digit of the ids of basketball tasks."""
 WINDOW = (2, 2)
 """A window is the segment before a shot and the shot."""
-SETTINGS = "ingest.basketball: takes, attempts, made, missed, evidence, both, balance, split"
+SETTINGS = "ingest.basketball: attempts, made, missed, evidence, both, balance, split"
 PUBLISHED = {TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)}
 PAPER = {
     "shots with an outcome": 376,
@@ -74,8 +74,8 @@ class _Mined:
         take = annotated.take.take_id
         by_id = any(number // 1000 == DOMAIN for number in annotated.take.task_ids)
         is_basketball = by_id or any("basketball" in name.lower() for name in annotated.take.task_names)
-        if config.basketball.takes == "basketball" and not is_basketball:
-            fault = Fault(RejectCode.FILTERED, "its task is not basketball (ingest.basketball.takes)")
+        if not is_basketball:
+            fault = Fault(RejectCode.FILTERED, "its task is not basketball")
             return None, [fault.reject(take, count_descriptions(annotated.value), annotated.path)]
         self.scenarios.add(annotated.take.scenario)
         candidate, rejects = read_one(annotated, config)

@@ -53,11 +53,9 @@ def count_segments(value: object) -> int:
 
 
 class _Files:
-    """Reads takes, and collects the facts about whole scenarios."""
+    """Reads takes, and collects their scenarios."""
 
     def __init__(self) -> None:
-        self.leaves: dict[str, frozenset[str]] = {}
-        """Scenario -> label ids of its leaves."""
         self.scenarios: set[str] = set()
 
     def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
@@ -75,7 +73,6 @@ class _Files:
             uid, is_leaf = as_id((node or {}).get("unique_id")), as_bool((node or {}).get("is_leafnode"))
             if uid is not None and is_leaf is not None:
                 leaf_of[uid] = leaf_of.get(uid, False) or is_leaf
-        self.leaves[scenario] = frozenset(uid for uid, is_leaf in leaf_of.items() if is_leaf)
         if scenario in config.keystep.skip_scenarios:
             fault = Fault(RejectCode.FILTERED, f"scenario {shown(scenario)} is in ingest.keystep.skip_scenarios")
             return None, [fault.reject(take, len(segments), path)]
@@ -180,11 +177,8 @@ def read_keystep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """
     files = _Files()
     release = read_release(corpus, config, _kind(files))
-    reading = replace(release, scenarios=frozenset(files.scenarios))
-    counts = _counts(reading)
-    reading = drop_rare(reading, config.keystep.min_label_train)
-    allowed = files.leaves if config.keystep.masks == "taxonomy" else None
-    return replace(reading, counts=counts, allowed=allowed)
+    reading = replace(release, scenarios=frozenset(files.scenarios), counts=_counts(release))
+    return drop_rare(reading, config.keystep.min_label_train)
 
 
 EGOEXO4D_KEYSTEP = CorpusSpec(

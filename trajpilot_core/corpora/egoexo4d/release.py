@@ -13,7 +13,6 @@ from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Listing, Released, TakeFiles
 from trajpilot_core.corpora.egoexo4d.takes import (
-    CAPTURES,
     SPLITS,
     TAKES,
     TRAJECTORY,
@@ -112,7 +111,7 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     """
     known = _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
     takes = [t for uid, t in known.takes.usable.items() if used_split(known.splits.get(uid), config) is not None]
-    files = {TAKES, CAPTURES, SPLITS, *(path for _, path in _annotation_files(known))}
+    files = {TAKES, SPLITS, *(path for _, path in _annotation_files(known))}
     files |= {take.video for take in takes if config.video != "none"}
     present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
     leftover_paths = tuple(sorted(path for _, path in _leftovers(known)))
@@ -220,6 +219,5 @@ def download_of(file: str) -> Download:
         commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
         access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",
         pose_file=TRAJECTORY,
-        dispensable=(CAPTURES,),
         without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
     )

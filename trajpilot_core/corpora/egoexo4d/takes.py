@@ -1,12 +1,10 @@
-"""Ego-Exo4D metadata: takes.json, captures.json and splits.json -> the paths of each take's files.
+"""Ego-Exo4D metadata: takes.json and splits.json -> the paths of each take's files.
 
-Source: docs.ego-exo4d-data.org, pages Metadata, Takes and Captures. Folders are named by take name, annotations by take
+Source: docs.ego-exo4d-data.org, pages Metadata and Takes. Folders are named by take name, annotations by take
 uid, and takes.json joins them. The head camera is the one with `is_ego` whose id begins with `aria`.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
-from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ from schemas.config import IngestConfig
 from schemas.features import HEAD_VIDEO_FPS
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Fault, Released, TakeFiles
-from trajpilot_core.corpora.formats.folders import Folders, read_document
+from trajpilot_core.corpora.formats.folders import read_document
 from trajpilot_core.corpora.formats.strict import (
     Repeated,
     as_bool,
@@ -25,14 +23,13 @@ from trajpilot_core.corpora.formats.strict import (
     as_seconds,
     as_text,
     parse,
-    parse_records,
     shown,
 )
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, safe_path
 
 CORPUS = "egoexo4d"
-TAKES, CAPTURES, SPLITS = "takes.json", "captures.json", "annotations/splits.json"
+TAKES, SPLITS = "takes.json", "annotations/splits.json"
 TRAJECTORY = "trajectory/closed_loop_trajectory.csv"
 CALIBRATION = "trajectory/online_calibration.jsonl"
 ADVICE = "fetch it with the parts `metadata` and `annotations` of one release"
@@ -58,10 +55,11 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
 
     Raises InputError: takes.json is missing, no JSON, or no list.
     """
-    content = read_document(corpus, TAKES, ADVICE)
-    captures = cache(partial(_captures, corpus))
+    records = parse(read_document(corpus, TAKES, ADVICE), TAKES, refuse_nan=True)
+    if not isinstance(records, list) or not records:
+        raise InputError(f"{TAKES} contains {type(records).__name__} without takes, expected a list of takes; {ADVICE}")
     takes = Takes({}, {}, [])
-    for index, record in enumerate(parse_records(content, TAKES)):
+    for index, record in enumerate(records):
         uid = as_id(record.get("take_uid")) if isinstance(record, dict) else None
         if uid is None:
             fault = Fault(RejectCode.RECORD_MALFORMED, f"record without take_uid: {shown(record)}")
@@ -71,12 +69,9 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
             takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json contains the take_uid more than once")
         else:
             try:
-                takes.usable[uid] = _take_files(uid, record, captures, config)
+                takes.usable[uid] = _take_files(uid, record, config)
             except TakeFault as unusable:
                 takes.faults[uid] = Fault(unusable.code, unusable.detail)
-    if not any(takes):
-        kind = type(parse(content, TAKES, refuse_nan=True)).__name__
-        raise InputError(f"{TAKES} contains {kind} without takes, expected a list of takes; {ADVICE}")
     _refuse_shared_videos(takes)
     return takes
 
@@ -101,18 +96,7 @@ def used_split(released: str | None, config: IngestConfig) -> Released | None:
     return "train" if released == "train" else "test" if released == config.test_split else None
 
 
-def _captures(corpus: Corpus) -> dict[str, object]:
-    """Return capture_uid -> record of captures.json, for takes.json files that do not repeat the capture."""
-    if not Folders(corpus).is_there(CAPTURES):
-        return {}
-    records = parse(read_document(corpus, CAPTURES, ADVICE), CAPTURES, refuse_nan=True)
-    if not isinstance(records, list):
-        raise InputError(f"{CAPTURES} contains {type(records).__name__}, expected a list of captures; {ADVICE}")
-    captures = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
-    return {uid: record for uid, record in captures if uid is not None}
-
-
-def _take_files(uid: str, record: object, captures: Callable[[], dict[str, object]], config: IngestConfig) -> TakeFiles:
+def _take_files(uid: str, record: object, config: IngestConfig) -> TakeFiles:
     """Return where the files of a take are. Raises TakeFault: its record cannot be used."""
     take = as_object(record)
     if take is None:
@@ -134,9 +118,7 @@ def _take_files(uid: str, record: object, captures: Callable[[], dict[str, objec
     if not config.keep_unvalidated and as_bool(take.get("validated")) is not True:
         raise TakeFault(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
     capture_uid = as_id(take.get("capture_uid"))
-    capture = as_object(take["capture"] if "capture" in take else captures().get(capture_uid or ""))
-    if capture is None:
-        raise TakeFault(RejectCode.RECORD_MALFORMED, "the take has no usable capture record")
+    capture = as_object(take.get("capture")) or {}
     participant = as_id(take.get("participant_uid"))
     camera, stream = _head_camera(take, capture)
     relative = safe_path(stream.get("relative_path"))

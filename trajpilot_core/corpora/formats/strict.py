@@ -5,20 +5,17 @@ A function of a single field returns None where the value is not of its kind.
 
 import csv
 import io
-import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import BOM, TextFaultError, decode_text, parse_json
 
 TRUE, FALSE = ("1", "true"), ("0", "false")
 SHOWN = 120
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 """Strings are matched first so that a NaN inside of one is passed over."""
-SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def as_object(value: object) -> dict[str, object] | None:
@@ -120,39 +117,6 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
         raise
     except TextFaultError as error:
         raise FileFaultError(where, error.detail, error.at) from error
-
-
-def parse_records(content: bytes, where: str) -> Iterator[object]:
-    """Parse a JSON file that is one list, record by record: thousands of large ones are never in memory together.
-
-    Args:
-        content: the whole file; a NaN or Infinity literal in it is an error.
-
-    Yields:
-        The records, each as `parse` returns it; none where the file is not a list.
-
-    Raises FileFaultError: as of `parse`; the records before the fault were yielded by then.
-    """
-    text = text_of(content, where)
-    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse(content, where))
-    at, opening = _after_space(text, 0), "["
-    try:
-        while text[at : at + 1] == opening:
-            opening = ","
-            record, at = decoder.raw_decode(text, _after_space(text, at + 1))
-            yield record
-            at = _after_space(text, at)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-    if text[at : at + 1] != "]" or _after_space(text, at + 1) != len(text):
-        parse(content, where, refuse_nan=True)  # raises the error with its place
-
-
-def _after_space(text: str, at: int) -> int:
-    space = SPACE.match(text, at)
-    assert space is not None
-    return space.end()
 
 
 def text_of(content: bytes, where: str) -> str:

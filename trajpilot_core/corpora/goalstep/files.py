@@ -30,8 +30,6 @@ RELEVANCE = ("essential", "optional", "irrelevant", "unsure")
 MALFORMED = RejectCode.RECORD_MALFORMED
 DEFAULTS: dict[str, object] = {"is_continued": False, "is_procedural": False, "is_relevant": "essential"}
 """Values for absent fields: the most frequent ones of the released validation file."""
-SLACK_S = 0.5
-"""A substep is outside its step if it exceeds it by more than this."""
 
 
 class Step(NamedTuple):
@@ -49,7 +47,6 @@ class Step(NamedTuple):
     """Absent fields, which have their defaults."""
     parent: str | None
     """Category of the step that a substep belongs to."""
-    is_outside_parent: bool
 
 
 class Entry(NamedTuple):
@@ -145,9 +142,6 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
     relevance = known["is_relevant"]
     if is_continued is None or is_procedural is None or not isinstance(relevance, str) or relevance not in RELEVANCE:
         return Fault(MALFORMED, f"flags are {shown(known)}, is_relevant may be {', '.join(RELEVANCE)}")
-    outer = as_object(parent) or {}
-    whole = as_span(outer.get("start_time"), outer.get("end_time"))
-    is_outside = whole is not None and (span_s[0] < whole[0] - SLACK_S or span_s[1] > whole[1] + SLACK_S)
     return Step(
         offset,
         span_s,
@@ -157,8 +151,7 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
         is_procedural,
         relevance,
         missing,
-        as_text(outer.get("step_category")),
-        is_outside,
+        as_text((as_object(parent) or {}).get("step_category")),
     )
 
 

@@ -54,7 +54,7 @@ ROUNDING_S = 1e-6
 CUTS = (1, 2, 3, 5, 10, 20)
 """Values of `min_label_train` for which labels are counted, to compare with the paper."""
 PAPER_LABELS = 310
-FILTERS = "ingest.goalstep: level, relevance, keep_continued, min_label_train"
+FILTERS = "ingest.goalstep: level, relevance, min_label_train"
 
 
 class VideoPart(NamedTuple):
@@ -163,17 +163,11 @@ def _filtered(
             detail = f"{', '.join(step.missing)} of {step.category!r} at {step.span_s[0]} s"
             gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
             gathered.counts["segments with absent fields"] += 1
-        if step.is_outside_parent:
-            detail = f"{step.category!r} at {step.span_s[0]} s is outside its step {step.parent!r}"
-            gathered.reject(Fault(RejectCode.SUBSTEP_OUTSIDE, detail), home, 0, path, step.offset)
         if step.relevance not in config.relevance:
             fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance}")
-        elif step.is_continued and not config.keep_continued:
-            fault = Fault(RejectCode.CONTINUED, "is_continued is true")
+            gathered.reject(fault, home, 1, path, step.offset)
         else:
             yield step
-            continue
-        gathered.reject(fault, home, 1, path, step.offset)
 
 
 def text_of(step: Step, config: GoalStepConfig) -> str:
@@ -277,7 +271,7 @@ def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
 def _counts(
     annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
 ) -> tuple[CorpusCount, ...]:
-    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance, keep_continued"
+    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance"
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:

@@ -239,13 +239,8 @@ def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
-def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | None) -> pa.Table:
-    """Return one row per scenario and label that occurs or is allowed in it, in order.
-
-    Args:
-        allowed: scenario -> label ids that its mask allows; None: those seen there in training. A label without
-            segments is left out, because it has no row in `labels`.
-    """
+def scenario_labels_of(tables: Tables) -> pa.Table:
+    """Return one row per scenario and label that occurs in it, in order; its mask allows those seen in training."""
     takes, segments = tables.takes, tables.segments
     row_of_take = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
     columns = {name: segments.column(name) for name in ("label_id", "split")}
@@ -257,15 +252,10 @@ def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | N
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for row in grouped.to_pylist():
         counts.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
-    known = set(tables.labels.column("label_id").to_pylist())
-    for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
-        for label_id in (allowed or {}).get(scenario, frozenset()) & known:
-            counts.setdefault((scenario, label_id), {})
     rows = []
     for (scenario, label_id), n in sorted(counts.items()):
-        is_allowed = n.get("train", 0) > 0 if allowed is None else label_id in allowed.get(scenario, frozenset())
         n_of = {f"n_{split}": n.get(split, 0) for split in ("train", "dev", "test")}
-        rows.append(ScenarioLabel(scenario=scenario, label_id=label_id, is_allowed=is_allowed, **n_of))
+        rows.append(ScenarioLabel(scenario=scenario, label_id=label_id, is_allowed=n_of["n_train"] > 0, **n_of))
     return table_of(ScenarioLabel, rows)
 
 

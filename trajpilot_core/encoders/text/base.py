@@ -14,10 +14,8 @@ from trajpilot_core.errors import InputError
 
 WEIGHT_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".pth")
 """Suffixes of the files of a model folder that affect its results: weights, config, tokenizer."""
-CHECKPOINT = "EgoVLPv2.pth"
-CONVERTED = "EgoVLPv2.safetensors"
-PATTERNS = ("EgoVLPv2*.safetensors", "EgoVLPv2*.pth")
-"""Patterns for weights in a folder; the first one that matches a file is used."""
+CHECKPOINT, PATTERN = "EgoVLPv2.pth", "EgoVLPv2*.pth"
+"""EgoVLPv2's weights as released, and what matches their variants."""
 TOKENIZER = ("vocab.json", "merges.txt")
 """Files of roberta-base next to EgoVLPv2's weights."""
 
@@ -82,19 +80,13 @@ def model_folder(cfg: TextConfig) -> Path:
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the file with EgoVLPv2's weights in a folder; a converted one is preferred to the released one.
-
-    Raises InputError: there is none, or more than one.
-    """
-    for pattern in PATTERNS:
-        files = sorted(folder.glob(pattern))
-        if len(files) > 1:
-            raise InputError(f"{folder} contains {', '.join(path.name for path in files)}; keep one of them")
-        if files:
-            return files[0]
-    raise InputError(
-        f"neither {CONVERTED} nor {CHECKPOINT} is in {folder}; put EgoVLPv2's weights there (docs/models.md)"
-    )
+    """Return the file with EgoVLPv2's weights in a folder. Raises InputError: there is none, or more than one."""
+    files = sorted(folder.glob(PATTERN))
+    if len(files) > 1:
+        raise InputError(f"{folder} contains {', '.join(path.name for path in files)}; keep one of them")
+    if not files:
+        raise InputError(f"{CHECKPOINT} is not in {folder}; put EgoVLPv2's weights there (docs/models.md)")
+    return files[0]
 
 
 def files_digest(files: Sequence[str]) -> str:

@@ -5,24 +5,17 @@ contains its authors' configuration object next to the weights: known names in i
 object that accepts anything and does nothing; any other name is refused. Details: docs/decisions/text-encoders.md.
 """
 
-import hashlib
-import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import (
     CHECKPOINT,
-    CONVERTED,
-    PATTERNS,
     TOKENIZER,
     files_digest,
     model_files,
@@ -30,9 +23,7 @@ from trajpilot_core.encoders.text.base import (
 )
 from trajpilot_core.encoders.text.transformers_text import POOLS, Pool, TransformerText
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.store.files import naming_failures
 
-TEXT_PARTS = ("text_model.", "txt_proj.")
 FUSION = ("alpha_t2i", "crossattention_t2i")
 """Layers that only video input uses."""
 INERT = (
@@ -79,18 +70,13 @@ class Inert:
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a released or a converted file, without the `module.` prefix of distributed training.
+    """Return the weights of a released file, without the `module.` prefix of distributed training.
 
     Returns:
         Parameter name -> tensor, in its saved shape.
 
     Raises CheckpointError: the file is damaged, has no weights, or needs objects that are not allowed; lists them.
     """
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except SafetensorError as error:
-            raise CheckpointError(f"{path} cannot be read: {error}; convert it again") from error
     with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -143,47 +129,6 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
         batch=cfg.batch,
         device=device,
     )
-
-
-def convert(source: Path, target: Path) -> dict[str, str]:
-    """Write the text tower and its projection from the released checkpoint as safetensors, whole or not at all.
-
-    Returns:
-        Header of the file, with name and sha256 of the source.
-
-    Raises:
-        InputError: the source does not exist, the target exists, or its name does not match the patterns of weights.
-        CheckpointError: the source does not have the released layout.
-    """
-    if not source.is_file():
-        raise InputError(f"no file {source}; name the downloaded {CHECKPOINT}")
-    part = {
-        key: value
-        for key, value in read_checkpoint(source).items()
-        if key.startswith(TEXT_PARTS) and is_stock(key.removeprefix("text_model."))
-    }
-    text_tower(part)
-    text_projection(part)
-    if target.exists():
-        raise InputError(f"{target} exists already; delete it, or name another file")
-    if not target.match(PATTERNS[0]):
-        raise InputError(f"{target.name} would not be found; name it {CONVERTED}")
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    about = {"format": "pt", "what": "text tower and projection of EgoVLPv2", "source": source.name}
-    about["source_sha256"] = digest
-    tensors: dict[str, Any] = {name: value.clone().contiguous() for name, value in sorted(part.items())}
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    with naming_failures("write", target):
-        try:
-            save_file(tensors, temporary, metadata=about)
-            temporary.chmod(source.stat().st_mode)  # the library's mode is for one user only
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    return about
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:

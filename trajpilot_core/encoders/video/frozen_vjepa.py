@@ -22,7 +22,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """For RGB in 0..1. Source: V-JEPA 2's public evaluation code, and the paper's appendix on preprocessing."""
 RESIZE = {
     "swscale": "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB",
-    "antialiased": "upright, RGB before it is squashed to a square, bilinear, antialiased as in PIL",
+    "antialiased": "upright, RGB before it is squashed to a square, by Pillow bilinear, antialiased",
     "centre_crop": "upright, RGB, short side to 8/7 of the square by OpenCV's bilinear scaling, centre cut out",
 }
 """FeatureConfig.resize -> description."""
@@ -46,9 +46,8 @@ class FrozenVjepa:
 
     @property
     def width(self) -> int:
-        """Numbers per clip: D, or D per tubelet; four times as many if the output is hierarchical."""
-        spec = SIZES[self.config.model]
-        return spec.width * self.tokens * (len(spec.levels) if self.config.hierarchical else 1)
+        """Numbers per clip: D, or D per token."""
+        return SIZES[self.config.model].width * self.tokens
 
     @property
     def dtype(self) -> torch.dtype:
@@ -93,7 +92,7 @@ class FrozenVjepa:
         The latter has the same tokens, or all levels, (B, N, L D), of which the tokens are the last.
         """
         if self.ahead is None or self.ahead.shape.levels == 1:
-            tokens = self.network(clip_BCTHW, self.config.hierarchical)
+            tokens = self.network(clip_BCTHW)
             return tokens, tokens
         levels = self.network(clip_BCTHW, True)
         return levels[..., -self.ahead.shape.embed :], levels
@@ -149,8 +148,6 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
     Raises CheckpointError: the file cannot be used, or does not match the settings.
     """
     network, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
-    if cfg.hierarchical and network.spec.release == "2.0":
-        raise CheckpointError(f"{path} is V-JEPA 2.0, which has one norm only; set features.hierarchical=false")
     bf16 = cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu" and gpu_has_bf16(device))
     log.info(
         "features: V-JEPA %s %s, sha256 %s, %s, torch %s",
@@ -161,8 +158,6 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
         torch.__version__,
     )
     network = network.to(device=torch.device(device), dtype=torch.bfloat16 if bf16 else torch.float32)
-    if cfg.compile:
-        network.compile_blocks()
     ahead = None
     if cfg.ahead_tubelets is not None:
         ahead = load_predictor(path, cfg.model, interpolate_rope=cfg.interpolate_rope)
@@ -174,7 +169,6 @@ def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> st
     """Return the fingerprint of weights and preprocessing; the batch size is not included."""
     names = {"n_frames", "size_px", "backend", "model", "tokens", "interpolate_rope"}
     how = cfg.model_dump(mode="json", include=names)
-    how |= {name: True for name in ("hierarchical", "compile") if getattr(cfg, name)}
     if cfg.ahead_tubelets is not None:
         how["ahead_tubelets"] = cfg.ahead_tubelets
     how["resize"] = RESIZE[cfg.resize]

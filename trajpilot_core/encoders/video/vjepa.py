@@ -152,11 +152,6 @@ class VjepaEncoder(nn.Module):
         out: Tensor = self.norms_block[-1](x_BND) if is_newer else self.norm(x_BND)
         return out
 
-    def compile_blocks(self, backend: str = "inductor") -> None:
-        """Compile the blocks on first use; they share their code, so it is compiled once."""
-        for block in self.blocks:
-            block.compile(backend=backend, dynamic=False, fullgraph=True)
-
 
 def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> Rotation:
     """Return cosines and sines (N, d) in float32 for a grid of depth x rows x columns tokens.

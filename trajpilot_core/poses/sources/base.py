@@ -1,4 +1,4 @@
-"""Pose sources: their interface, the list of them, and the one that a take uses.
+"""Pose sources: their interface, and the list of them.
 
 Imports nothing heavy, because keys are made from it.
 """
@@ -58,9 +58,7 @@ class PoseSource(Protocol):
     def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
         """Compute takes, in any order; unusable segments become rejects.
 
-        Raises:
-            InputError: the source as a whole cannot work here (a package or weights are missing).
-            WorkerError: a process crashed.
+        Raises InputError: the source as a whole cannot work here (a package or weights are missing).
         """
 
 

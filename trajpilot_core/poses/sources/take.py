@@ -1,10 +1,10 @@
 """All motions of one take: clock, calibration, poses, checks; unusable segments become rejects."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
@@ -54,45 +54,30 @@ class KnotReading(NamedTuple):
     measures: Measures
 
 
-def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConfig) -> list[Done]:
-    """Compute takes of one capture and camera; a fault of a take as a whole costs all its segments.
+def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConfig) -> Iterator[Done]:
+    """Compute takes in order; a fault of a take as a whole costs all its segments.
 
-    The timesync file is read once.
+    A timesync file that the next take needs too is not read again.
 
     Args:
         data_root: corpus root, a folder or a URL.
         jobs: (take, its segments as [segment_id, start_s, end_s]).
         cfg: settings of the stage.
     """
-    columns: dict[tuple[str, str], pl.Series | TakeFault] = {}
-    done = []
+    column = lru_cache(maxsize=1)(partial(device.read_column, data_root))
     for take, listed in jobs:
         segments = intervals(listed)
         table, rejects, n_in = motions_schema().empty_table(), list[Reject](), len(segments.ids)
         try:
             if segments.ids:
-                table, rejects = _segment_motions(data_root, take, _clock(data_root, take, columns), segments, cfg)
+                if take.timesync is None:
+                    raise TakeFault(RejectCode.TIMESYNC_MISSING, "the take has no timesync file")
+                clock = device.take_clock(column(take.timesync, take.camera), take, take.timesync)
+                table, rejects = _segment_motions(data_root, take, clock, segments, cfg)
         except TakeFault as lost:
             code, file = lost.code, lost.source_file
             rejects = [reject(STAGE_NAME, code, take.take_id, lost.detail, n_units=n_in, source_file=file)]
-        done.append(Done(take.take_id, table, rejects, n_in))
-    return done
-
-
-def _clock(data_root: str, take: Take, columns: dict[tuple[str, str], pl.Series | TakeFault]) -> Clock:
-    """Return the take's clock; `columns` caches the columns of the timesync files. Raises TakeFault: see `timesync`."""
-    if take.timesync is None:
-        raise TakeFault(RejectCode.TIMESYNC_MISSING, "the take has no timesync file")
-    key = take.timesync, take.camera
-    if key not in columns:
-        try:
-            columns[key] = device.read_column(data_root, *key)
-        except TakeFault as fault:
-            columns[key] = fault
-    column = columns[key]
-    if isinstance(column, TakeFault):
-        raise column
-    return device.take_clock(column, take, take.timesync)
+        yield Done(take.take_id, table, rejects, n_in)
 
 
 def _segment_motions(

@@ -126,7 +126,7 @@ def frames_of(
     """
     takes = [take for take, file in sorted(files.items()) if take in times_s and file]
     times = {take: sorted(set(times_s[take])) for take in takes}
-    common = {"kind": "clips", "size_px": size_px, "backend": "pyav"}
+    common = {"kind": "clips", "size_px": size_px}
     jobs = [{**common, "path": f"{data_root}/{files[t]}", "times_s": [[time] for time in times[t]]} for t in takes]
     frames = {(t, time): Thumbnail(None, "the frame could not be decoded") for t in takes for time in times[t]}
     rejects: list[Reject] = []
