@@ -113,7 +113,7 @@ def test_records_of_the_run_are_tables_of_the_page_and_entries_of_the_json(few: 
         assert title in text
     assert [row["n_allowed"] for row in written["mask_coverage"]] == [54]
     assert "the masks" not in "".join(page.text)
-    assert (len(written["samplings"]), len(written["pair_distances"])) == (20, 24)
+    assert (len(written["samplings"]), len(written["pair_distances"])) == (20, 16)
     assert [(row["horizon"], row["weight"]) for row in written["decoding"]][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
 
 
