@@ -31,32 +31,14 @@ from trajpilot_core.doctor.weights import (
 from trajpilot_core.encoders.video import registry
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine import resolve
-from trajpilot_core.engine.needs import Needs
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.lock import root_lock
 
 SMALL = IngestConfig(dev_min=1)
 
 
 def verdicts(found: list[HealthFinding]) -> dict[str, str]:
     return {row.what: row.verdict for row in found}
-
-
-def test_this_machine_can_run_the_project() -> None:
-    found = checks.check_packages()
-    assert {row.verdict for row in found} == {"ok"}, found
-
-
-def test_a_wrong_or_absent_package_is_bad() -> None:
-    found = checks.check_packages(["numpy>=99", "surely-not-there", "pydantic>=2", "av; extra == 'x'"])
-    assert verdicts(found) == {"package numpy": "bad", "package surely-not-there": "bad"}
-    assert found[1].found == "absent"
-
-
-def test_a_local_build_of_a_pinned_package_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks.metadata, "version", lambda name: "2.13.0+cpu")
-    assert verdicts(checks.check_packages(["torch==2.13.0"])) == {"packages": "ok"}
 
 
 def test_a_gpu_is_bad_only_where_it_is_asked_for_and_noted_where_it_lies_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,21 +50,6 @@ def test_a_gpu_is_bad_only_where_it_is_asked_for_and_noted_where_it_lies_idle(mo
     monkeypatch.setattr(checks, "gpus", lambda: "NVIDIA H200, 141 GB")
     assert checks.check_device("auto").verdict == "note"
     resolve.resolve_device.cache_clear()
-
-
-def test_permission_and_another_run_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "runs" / "new"
-    assert verdicts(checks.check_root(str(root))) == {"root": "ok"}
-    assert not root.exists()
-    root.mkdir(parents=True)
-    with root_lock(str(root), 0.0):
-        assert verdicts(checks.check_root(str(root)))["run"] == "note"
-
-    def refused(**_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)
-    assert verdicts(checks.check_root(str(root)))["root"] == "bad"
 
 
 def test_a_whole_corpus_is_ok_and_each_missing_part_is_named(tmp_path: Path) -> None:
@@ -175,39 +142,14 @@ def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp
     assert check_text_weights(any_model).verdict == "ok"
     content = (tmp_path / "EgoVLPv2.safetensors").read_bytes()
     (tmp_path / "EgoVLPv2.safetensors").write_bytes(content[:-3])
-    assert (check_text_weights(cfg).verdict, "truncated" in check_text_weights(cfg).found) == ("bad", True)
+    assert (check_text_weights(cfg).verdict, "not a whole safetensors file" in check_text_weights(cfg).found) == (
+        "bad",
+        True,
+    )
     (tmp_path / "EgoVLPv2.safetensors").write_bytes(b"<html>please log in</html>")
-    assert "not a safetensors file" in check_text_weights(any_model).found
+    assert "not a whole safetensors file" in check_text_weights(any_model).found
     on_hub = TextConfig(encoder="transformers", model="somebody/model", revision="0" * 40, embedding="mean")
     assert check_text_weights(on_hub).verdict == "note"
-
-
-def took(memory: int, gpu: int = 0, disk: int = 0) -> dict[str, Needs | None]:
-    """Two stages, of which one ran here."""
-    return {"scorer": Needs(1.0, memory, gpu, disk), "report": None}
-
-
-def test_memory_disk_and_gpu_are_compared_with_what_stages_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "free_memory", lambda: 10**9)
-    root = str(tmp_path / "runs" / "new")
-    assert verdicts(checks.check_needs(took(1), "cpu", root)) == {"memory": "ok", "disk": "ok"}
-    memory, disk = checks.check_needs(took(2 * 10**9, disk=10**18), "cpu", root)
-    assert (memory.verdict, memory.found, disk.verdict) == ("note", "1.0 GB free", "note")
-    assert memory.expected == "2.0 GB for scorer, by its last run; first run: unknown for 1 of 2"
-    assert memory.todo.startswith("lower scorer.candidates, scorer.max_queries, scorer.train.batch, --workers, or")
-    never = checks.check_needs({"scorer": None}, "cpu", "s3://bucket/run")
-    assert [(row.what, row.expected, row.verdict) for row in never] == [("memory", "first run: unknown", "ok")]
-    monkeypatch.setattr(checks, "asked_driver", lambda fields, form: ["24000", "80000"])
-    found = {
-        device: checks.check_needs(took(1, 30 * 10**9), device, root)[1] for device in ("cuda", "cuda:1", "cuda:2")
-    }
-    assert [(row.what, row.verdict) for row in found.values()] == [
-        ("GPU memory", "note"),
-        ("GPU memory", "ok"),
-        ("GPU memory", "note"),
-    ]
 
 
 def options(root: Path) -> RunOptions:
