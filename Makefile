@@ -13,7 +13,7 @@ PACKAGES := schemas trajpilot_core tasks flows deployments
 # Bytecode is kept whatever the environment says: the tests start hundreds of Python processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test types suite test-portable soak stack-test check format lock clean demo-clean rehearse
+.PHONY: demo test types suite test-portable soak stack-test check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11, 1) else f"Python >= 3.11.1 is needed, found {v.major}.{v.minor}.{v.micro}; set PYTHON=/path/to/python3.11")'
@@ -101,6 +101,10 @@ lock:
 	( echo "# Made by 'make lock' from pyproject.toml with the extra s3; any build of torch 2.13.0 will do."; \
 	  $(FREEZE) ) > requirements.lock
 	rm -rf $(VENV)-lock build
+
+benchmarks: $(VENV)/installed
+	$(BIN)/python benchmarks/trajectories.py --folder runs/benchmarks
+	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
 
 # Needs 24 GiB of memory and 40 GB of disk; SHARE=0.05 is a twentieth of the paper's size.
 # WHOLE=--whole runs the settings of the recipe uncut.

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 NAMES = ("requirements.lock", "requirements-dev.lock")
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 STAMPS = {
-    "installed": ("demo", "rehearse"),
+    "installed": ("demo", "benchmarks", "rehearse"),
     "installed-dev": ("test", "test-portable", "check", "format", "soak", "stack-test"),
 }
 
