@@ -22,6 +22,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from deployments.settings import STARTUP_TIMEOUT_S, server_environment
 from deployments.tethered import SERVER, launch, stop
+from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.errors import InputError
 
 TIMEOUT_S = 15.0
@@ -61,6 +62,16 @@ def require_server(url: str | None, login: str | None) -> str:
     if status != HTTPStatus.OK:
         raise InputError(f"the Prefect server at {url}: {answer}; {todo}")
     return url
+
+
+def check_server(url: str | None, login: str | None) -> HealthFinding:
+    """Check the server of the user's own and the login; arguments as of `require_server`."""
+    if url is None:
+        return HealthFinding("server", "none needed", "a run starts its own", "ok")
+    try:
+        return HealthFinding("server", "answers and accepts the login", require_server(url, login), "ok")
+    except InputError as error:
+        return HealthFinding("server", "answers and accepts the login", url, "bad", str(error))
 
 
 def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> tuple[int, str]:

@@ -48,10 +48,8 @@ def test_an_address_without_a_login_is_left_alone_and_the_pattern_of_forms_is_th
 def test_no_command_repeats_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
-    either = ("status", "plan")
-    lines = [f"{name} --data ADDRESS" for name in ("run", "doctor --corpus egoper", *either)] + [
-        "deploy --data ADDRESS --root s3://b/x"
-    ]
+    either = ("status", "plan", "doctor")
+    lines = [f"{name} --data ADDRESS" for name in ("run", *either)] + ["deploy --data ADDRESS --root s3://b/x"]
     lines += [f"{name} --root ADDRESS" for name in ("run --data .", "demo", *either, "verify", "gc", "ui")]
     lines += [f"run --data . --set {name}=ADDRESS" for name in ("features.checkpoint", "text_bank.model")]
     for line in lines:

@@ -103,15 +103,16 @@ def test_a_wrong_place_metric_or_setting_is_refused_in_a_sentence_that_is_printe
     for command in ("status", "plan"):
         with pytest.raises(InputError, match="--data nowhere is not a folder"):
             ask(command, "--root", made[1], "--data", "nowhere")
-    with pytest.raises(InputError, match="device is 'tpu'"):
-        ask("plan", "--root", made[1], "--device", "tpu")
-    for command, message in (
+    for command in ("plan", "doctor"):
+        with pytest.raises(InputError, match="device is 'tpu'"):
+            ask(command, "--root", made[1], "--device", "tpu")
+    for line, message in (
         (("compare", made[1], made[1]), "has no evaluation"),
         (("compare", made[1], made[1], "--metric", "accuracy"), "no such metric"),
         (("poses", "step", "--root", made[0]), "holds no output of any stage"),
     ):
         with pytest.raises(InputError, match=message):
-            ask(*command)
+            ask(*line)
     markup = "error: InputError: --set [/x]=3: no such setting"
     assert markup in typed("plan", "--root", str(made[1]), "--set", "[/x]=3")[1]
     with pytest.raises(InputError, match="is not a folder of this machine"):
@@ -139,10 +140,11 @@ def test_an_object_store_without_credentials_is_refused_in_one_sentence(
         with pytest.raises(InputError, match=said):
             ask(*line.replace("ADDRESS", "s3://no-bucket/x").split())
     assert list(Path.cwd().iterdir()) == []
-    ill = ask("doctor", "--corpus", "egoper", "--data", "s3://no-bucket/x")
-    assert ill.exit_code == 1
-    assert cells(ill, "data root")[2] == "bad"
-    assert "to do, data root: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
+    for option, row in (("--root", "root"), ("--data", "data root")):
+        ill = ask("doctor", "--root", tmp_path, option, "s3://no-bucket/x")
+        assert ill.exit_code == 1
+        assert cells(ill, row)[2] == "bad"
+        assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
 
 
 def test_the_ui_refuses_a_port_that_is_none(made: tuple[Path, Path]) -> None:
@@ -173,7 +175,7 @@ def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_name
 def test_tables_lose_no_word_at_any_width(own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, root = own
     os.utime(corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4")
-    for width, command in product((80, 120), ("status", "plan")):
+    for width, command in product((80, 120), ("status", "plan", "doctor")):
         monkeypatch.setitem(WIDE, "COLUMNS", str(width))
         shown = ask(command, "--root", root).stdout
         assert "…" not in shown, shown
@@ -196,12 +198,13 @@ def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
         ask("plan", "--root", root, "--only", "cooking")
 
 
-def test_plan_shows_what_stages_took_and_that_a_first_run_is_unknown(made: tuple[Path, Path]) -> None:
+def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(made: tuple[Path, Path]) -> None:
     _, root = made
     forced = ask("plan", "--root", root, "--force", "ingest", "--only", "ingest").stdout
     assert re.search(r"│ \d+ s, memory \d+\.\d MB, disk ", forced)
     assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
+    assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
     row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, needs=Needs(0.04, 10, 0, 10))
     assert numbers_of(row)[-1] == "up to 1 s, memory 10 B, disk 10 B", "what is to be done never takes no time"
 
@@ -259,6 +262,20 @@ def test_gc_shows_first_and_removes_with_yes(own: tuple[Path, Path]) -> None:
     assert ask("verify", "--root", root).exit_code == 0
     with pytest.raises(InputError, match="is not a folder"):
         ask("gc", "--root", root / "nowhere")
+
+
+def test_doctor_ends_with_status_1_where_something_stops_a_run(made: tuple[Path, Path], tmp_path: Path) -> None:
+    _, root = made
+    asked = ("doctor", "--root", root, "--set", "text_bank.encoder=bag_of_words", "--set", "features.model=tiny")
+    well = ask(*asked)
+    assert well.exit_code == 0, well.stdout
+    assert cells(well, "videos")[:3] == ["4", "4", "ok"]
+    assert {cells(well, row)[2] for row in ("packages", "GPU", "root", "server", "memory", "disk")} == {"ok"}
+    ill = ask("doctor", "--root", root, "--data", root / "nowhere")
+    assert (ill.exit_code, cells(ill, "data root")[2], "checks would stop a run" in ill.stdout) == (1, "bad", True)
+    assert cells(ill, "weights of features")[2] == "bad"
+    first = ask("doctor", "--root", tmp_path)
+    assert (first.exit_code, cells(first, "data root")[1:3]) == (0, ["not given", "note"])
 
 
 def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_run(tmp_path: Path) -> None:
