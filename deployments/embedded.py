@@ -1,6 +1,6 @@
-"""The Prefect server that a run starts for itself, on 127.0.0.1 behind its own login, and checks of any server.
+"""The Prefect server that a run starts for itself, on 127.0.0.1 behind its own login, and the check of any other.
 
-Neither server nor run outlives the other. A server is checked for an answer, this login, and what a run needs.
+Neither server nor run outlives the other.
 """
 
 import os
@@ -11,20 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import metadata
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from deployments.settings import POOLS, STARTUP_TIMEOUT_S, WHOLE, server_environment
+from deployments.settings import STARTUP_TIMEOUT_S, server_environment
 from deployments.tethered import SERVER, launch, stop
 from trajpilot_core.doctor.checks import HealthFinding
-from trajpilot_core.errors import InputError, command
-from trajpilot_core.incoming import parse_json
+from trajpilot_core.errors import InputError
 
 TIMEOUT_S = 15.0
 """A busy server on a small machine can need seconds to answer."""
@@ -37,58 +36,12 @@ WITHOUT_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 """A run reads no block of Prefect; registering their types takes 2 s of CPU. The server of `trajpilot ui` does it."""
 
 
-class Answer(NamedTuple):
-    """Answer of the server."""
-
-    status: int
-    """HTTP status; 0 if there was no answer."""
-    body: Any
-    """Parsed JSON, or the reason why there was no answer."""
-
-
-def check_server(url: str | None, login: str | None) -> list[HealthFinding]:
-    """Check the server, the login, the pools with their workers, and the deployments.
-
-    Args:
-        url: API address; None if a run starts a server for itself.
-        login: `Authorization` header, from `server_login`.
-    """
-    if url is None:
-        return [HealthFinding("server", "none needed", "a run starts its own", "ok")]
-    health = request(f"{url}/health", None)
-    if health.status != 200:
-        problem = health.body if health.status == 0 else f"HTTP {health.status}"
-        todo = "start it, or correct PREFECT_API_URL"
-        return [HealthFinding("server", f"an answer from {url}", str(problem), "bad", todo)]
-    deployed = request(f"{url}/deployments/filter", login, {})
-    finding = _login(url, deployed, login)
-    if deployed.status != 200:
-        return [finding]
-    version = request(f"{url}/admin/version", login)  # Prefect Cloud has none
-    known = version.body if version.status == 200 else None
-    expected, actual = f"Prefect {metadata.version('prefect')}", f"{known or 'no version'} at {url}"
-    server = HealthFinding("server", expected, actual, "ok")
-    if known not in (None, metadata.version("prefect")):
-        server = HealthFinding("server", expected, actual, "note", "use one version on both sides")
-    findings = [finding, server]
-    for pool in POOLS:
-        answer = request(f"{url}/work_pools/{pool}/workers/filter", login, {})
-        online = sum(worker.get("status") == "ONLINE" for worker in _rows(answer))
-        state = f"{online} workers online" if answer.status == 200 else f"HTTP {answer.status}"
-        todo = "" if online else command("worker", "start", "--pool", pool, program="prefect")
-        if answer.status == 404:
-            state, todo = "absent", command("deploy")
-        what, expected = f"pool {pool}", "exists, with a worker"
-        findings.append(HealthFinding(what, expected, state, "note" if todo else "ok", todo))
-    names = {row.get("name") for row in _rows(deployed)}
-    state, todo = f"{len(names)} deployments", ""
-    if WHOLE not in names:
-        state, todo = f"{state}, none of that name", command("deploy")
-    return [*findings, HealthFinding("deployments", WHOLE, state, "note" if todo else "ok", todo)]
-
-
 def require_server(url: str | None, login: str | None) -> str:
     """Require a server of the user's own that answers and accepts the login; return its address.
+
+    Args:
+        url: API address; None if the user set none.
+        login: `Authorization` header, from `server_login`.
 
     Raises:
         InputError: there is none, or it does not; the message states what to do and never repeats the login.
@@ -98,40 +51,40 @@ def require_server(url: str | None, login: str | None) -> str:
             "PREFECT_API_URL is not set, so there is no server; start one with `prefect server start` and set "
             "PREFECT_API_URL=http://127.0.0.1:4200/api (docs/operations.md, Start)"
         )
-    bad = next((row for row in check_server(url, login) if row.verdict == "bad"), None)
-    if bad is not None:
-        raise InputError(f"the Prefect server at {url}: {bad.what}: {bad.found}, expected {bad.expected}; {bad.todo}")
+    status, answer = request(f"{url}/health", None)
+    todo = "start it, or correct PREFECT_API_URL"
+    if status == HTTPStatus.OK:
+        status, answer = request(f"{url}/deployments/filter", login, {})
+        todo = "see its log"
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        answer = "it rejects this login" if login else "it needs a login, and none is set"
+        todo = "set PREFECT_API_AUTH_STRING to its PREFECT_SERVER_API_AUTH_STRING; for Prefect Cloud PREFECT_API_KEY"
+    if status != HTTPStatus.OK:
+        raise InputError(f"the Prefect server at {url}: {answer}; {todo}")
     return url
 
 
-def _login(url: str, answer: Answer, login: str | None) -> HealthFinding:
-    """Check the login; the password itself is never shown."""
-    if answer.status in (401, 403):
-        problem = "it rejects this login" if login else "it needs one, and none is set"
-        todo = "set PREFECT_API_AUTH_STRING to its PREFECT_SERVER_API_AUTH_STRING; for Prefect Cloud PREFECT_API_KEY"
-        return HealthFinding("login", "accepted", problem, "bad", todo)
-    if answer.status != 200:
-        return HealthFinding("login", "accepted", f"HTTP {answer.status}", "bad", "see the log of the server")
-    if request(f"{url}/deployments/filter", None, {}).status == 200:
-        todo = "set PREFECT_SERVER_API_AUTH_STRING if others can reach it"
-        return HealthFinding("login", "required", "not required", "note", todo)
-    return HealthFinding("login", "required", "accepted", "ok")
+def check_server(url: str | None, login: str | None) -> HealthFinding:
+    """Check the server of the user's own and the login; arguments as of `require_server`."""
+    if url is None:
+        return HealthFinding("server", "none needed", "a run starts its own", "ok")
+    try:
+        return HealthFinding("server", "answers and accepts the login", require_server(url, login), "ok")
+    except InputError as error:
+        return HealthFinding("server", "answers and accepts the login", url, "bad", str(error))
 
 
-def _rows(answer: Answer) -> list[dict[str, Any]]:
-    """Return the objects of a list that the server sent."""
-    rows = answer.body if answer.status == 200 and isinstance(answer.body, list) else []
-    return [row for row in rows if isinstance(row, dict)]
+def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> tuple[int, str]:
+    """Send a request, a POST if it has a body; return the HTTP status (0: no answer) and its description.
 
-
-def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> Answer:
-    """Send a request, a POST if it has a body. Redirects are not followed: the login would be sent along."""
+    Redirects are not followed: the login would be sent along.
+    """
     headers = {} if login is None else {"Authorization": login}
     try:
         answer = httpx.request("GET" if body is None else "POST", url, json=body, headers=headers, timeout=TIMEOUT_S)
-        return Answer(answer.status_code, parse_json(answer.content or b"null", url) if answer.is_success else None)
-    except (httpx.HTTPError, httpx.InvalidURL, InputError) as error:
-        return Answer(0, f"no answer ({error})")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return 0, f"no answer ({error})"
+    return answer.status_code, f"HTTP {answer.status_code}"
 
 
 @contextmanager
@@ -197,7 +150,7 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
         try:
             while not started and server.poll() is None and time.monotonic() < limit_s:
                 time.sleep(LOOK_EVERY_S)
-                started = request(f"{url}/health", None).status == 200
+                started = request(f"{url}/health", None)[0] == HTTPStatus.OK
         finally:
             if not started:
                 stop(server)

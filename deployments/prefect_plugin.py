@@ -1,19 +1,16 @@
 """Start-up hook of Prefect that lets `prefect deployment run full-pipeline` name flow and deployment at once.
 
 Prefect expects `<flow>/<deployment>`; here both have the same name. If no server is configured or none answers, Prefect
-would start an empty one and fail with a traceback; the hook prints one sentence that states what to do. With `--watch`,
-Prefect prints only the final state of a run; the hook adds the reason. It is active where Prefect finds
-`[tool.prefect.plugins] enabled = true` (this folder) or PREFECT_PLUGINS_ENABLED=1. See docs/decisions/bare-names.md.
+would start an empty one and fail with a traceback; the hook prints one sentence that states what to do. It is active
+where Prefect finds `[tool.prefect.plugins] enabled = true` (this folder) or PREFECT_PLUGINS_ENABLED=1. See
+docs/decisions/bare-names.md.
 """
 
 import sys
 from pathlib import Path
-from uuid import UUID
 
-from prefect.client.schemas.objects import FlowRun
 from prefect.plugins import HookContext, register_hook
 from prefect.settings import get_current_settings
-from rich.console import Console
 
 from trajpilot_core.errors import InputError
 
@@ -75,23 +72,6 @@ def missing_server(url: str | None, login: str | None) -> str | None:
     return None
 
 
-def print_reasons() -> None:
-    """Make `--watch` end with the reason why a run failed: Prefect's own last line names only the state."""
-    from prefect.cli import flow_runs_watching
-
-    watch = flow_runs_watching.watch_flow_run
-
-    async def watched(flow_run_id: UUID, console: Console, timeout: int | None = None) -> FlowRun:
-        done = await watch(flow_run_id, console, timeout)
-        state = done.state
-        if state is not None and state.message and not state.is_completed():
-            reason = f"{state.name}: {' '.join(state.message.split())}"  # in one line
-            console.print(reason, soft_wrap=True, markup=False, highlight=False)
-        return done
-
-    flow_runs_watching.watch_flow_run = watched
-
-
 @register_hook
 def setup_environment(*, ctx: HookContext) -> None:
     """Rewrite the command line of this process (called by Prefect at start-up).
@@ -109,5 +89,3 @@ def setup_environment(*, ctx: HookContext) -> None:
         if why is not None:
             sys.stderr.write(f"error: {why}\n")
             sys.exit(2)
-        if "--watch" in sys.argv:
-            print_reasons()

@@ -12,9 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
 from deployments.embedded import embedded_server, require_server
 from deployments.recipes import recipe
 from deployments.settings import PrefectPlace, server_login
@@ -32,48 +29,15 @@ NO_SERVER = 2
 """Exit status of a run whose server exited, as for every error that the user can act on."""
 
 
-class ConsoleHandler(logging.Handler):
-    """Prints the pipeline's own lines; on a terminal, each running stage has a transient progress bar."""
-
-    def __init__(self, console: Console, bars: Progress | None) -> None:
-        super().__init__(logging.INFO)
-        self.console = console
-        self.bars = bars
-        self.bar_of: dict[str, TaskID] = {}
-        if bars:
-            bars.start()
-
-    def close(self) -> None:
-        """Restore the terminal."""
-        if self.bars:
-            self.bars.stop()
-        super().close()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a line, or update the bar of its stage; the final line of a stage removes its bar."""
-        share, stage = getattr(record, "progress", None), getattr(record, "stage", "")
-        if share is None:
-            self.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
-            if self.bars and stage in self.bar_of:
-                self.bars.remove_task(self.bar_of.pop(stage))
-        elif self.bars:
-            if stage not in self.bar_of:
-                self.bar_of[stage] = self.bars.add_task("", total=1.0)
-            self.bars.update(self.bar_of[stage], completed=share, description=record.getMessage())
-
-
 @contextmanager
 def logging_to(root: Path) -> Iterator[Path]:
     """Log the pipeline's lines to the terminal and to a file under `<root>/logs`."""
-    console = Console(file=sys.stdout)
     path = root / "logs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.raiseExceptions = False  # on a full disk lines are lost, without a traceback for each
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, console=console, transient=True) if console.is_terminal else None
-    handlers = [ConsoleHandler(console, bars), file]
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), file]
     LOG.setLevel(logging.INFO)
     LOG.propagate = False
     for handler in handlers:
@@ -91,9 +55,7 @@ def end_without_server(message: str) -> NoReturn:
 
     A normal exit would let Prefect wait for the server for minutes.
     """
-    for handler in [handler for handler in LOG.handlers if isinstance(handler, ConsoleHandler)]:
-        LOG.removeHandler(handler)
-        handler.close()
+    LOG.handlers[:] = [handler for handler in LOG.handlers if isinstance(handler, logging.FileHandler)]
     LOG.error("%s", message)
     sys.stderr.write(f"error: {message}\n")
     sys.stderr.flush()

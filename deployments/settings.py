@@ -64,9 +64,6 @@ OF_ANOTHER_SERVER = (
     "PREFECT_SERVER_DATABASE_",
 )
 """Variables set for a server of the user's own; the server that a run starts has its own login and database."""
-WORKER_MARK = "TRAJPILOT_WORKER"
-QUERY_S = "2"
-"""Seconds between two polls of a worker: with Prefect's default, 10 s would be lost between two groups of takes."""
 STORE_LIMIT = "TRAJPILOT_STORE_TIMEOUT_S"
 """Seconds that an object store may take to start answering before the request is retried."""
 
@@ -180,25 +177,6 @@ def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]
     """
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
     return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
-
-
-def named_gpus(count: int) -> list[str]:
-    """Return the names of the `count` visible GPUs, as in CUDA_VISIBLE_DEVICES, else 0, 1, ..."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [str(number) for number in range(count)]
-    return names if chosen is None else [name.strip() for name in chosen.split(",")][:count]
-
-
-def worker_environment(gpu: str | None, mark: str) -> dict[str, str]:
-    """Return the environment of a worker.
-
-    Args:
-        gpu: the one GPU visible to it; empty: none; None: those that this process sees.
-        mark: inherited by everything that the worker starts, so that it can be found.
-    """
-    stated = {**ALWAYS, "PREFECT_WORKER_QUERY_SECONDS": QUERY_S, **os.environ, "PREFECT_PLUGINS_ENABLED": "0"}
-    stated[WORKER_MARK] = mark
-    return stated if gpu is None else {**stated, "CUDA_VISIBLE_DEVICES": gpu}
 
 
 def one_thread_per_process() -> None:

@@ -11,7 +11,7 @@ import trajpilot_core as tp
 
 run = tp.open(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
 print(run.warning)
-print(run.stages().select("stage", "state", "rows", "seconds"))
+print(run.tables())
 
 # Every table of the run is a polars frame; its name is the one that `run.tables()` lists.
 takes, segments, labels = run.table("takes"), run.table("segments"), run.table("labels")

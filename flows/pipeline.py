@@ -55,10 +55,10 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
             ended[name] = state
             if state.name == NOT_RUN:
                 missing = ", ".join(other for other in after[name] if not ended[other].is_completed())
-                LOG.error("%-13s not run: it reads %s", name, missing, extra={"stage": name})
+                LOG.error("%-13s not run: it reads %s", name, missing)
             elif not state.is_completed():
                 error = error_of(state)
-                LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
+                LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error)
     raise_failures({name: ended[name] for name in names})
     return {name: ended[name].result() for name in names}
 

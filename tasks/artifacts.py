@@ -80,7 +80,7 @@ def artifact_key(name: str) -> str:
 
 def log_line(stage: str, message: str, seconds: float) -> None:
     """Log the final line of a stage."""
-    LOG.info("%-13s %s  (%.0f s)", stage, message, seconds, extra={"stage": stage})
+    LOG.info("%-13s %s  (%.0f s)", stage, message, seconds)
 
 
 class StageProgress:
@@ -101,7 +101,7 @@ class StageProgress:
         return time.monotonic() - self.started
 
     def __enter__(self) -> Self:
-        LOG.info("%-13s started", self.name, extra={"stage": self.name, "progress": 0.0})
+        LOG.info("%-13s started", self.name)
         self.show(0.0, "checking what exists")
         return self
 
@@ -115,7 +115,7 @@ class StageProgress:
         self.show(100.0 * done / max(total, 1), line)
         if now - self.logged >= LOG_EVERY_S:
             self.logged = now
-            LOG.info("%-13s %s", self.name, line, extra={"stage": self.name, "progress": done / max(total, 1)})
+            LOG.info("%-13s %s", self.name, line)
 
     def show(self, percent: float, what: str) -> None:
         """Create or update the progress artifact in the UI, if the server answers."""

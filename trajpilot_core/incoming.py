@@ -1,4 +1,4 @@
-"""Text from outside: the only reader of JSON, TOML and text files, the limits of single values, escapes for Markdown.
+"""Text from outside: the only reader of JSON and text files, the limits of single values, escapes for Markdown.
 
 Every external text (a file, an option, the response of a server or a model) is read here. Unusable text is one error
 with its position. Paths are checked in `store/locations.py`. A test lists the other modules that call `json.loads`.
@@ -7,7 +7,6 @@ with its position. Paths are checked in `store/locations.py`. A test lists the o
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -70,20 +69,6 @@ def parse_json(
         raise TextFaultError(where, f"no usable JSON ({error})") from error
 
 
-def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Parse TOML.
-
-    Raises:
-        TextFaultError: it is not TOML, nested too deeply for Python, or has an integer with too many digits.
-    """
-    try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise TextFaultError(where, "tables are nested too deeply") from error
-    except ValueError as error:
-        raise TextFaultError(where, f"no TOML ({error})") from error
-
-
 def decode_text(content: bytes, where: str) -> str:
     """Decode UTF-8.
 
@@ -112,7 +97,7 @@ def check_value(value: object, where: str) -> None:
     """Refuse a value that no setting can have, so that later code need not expect it.
 
     Args:
-        value: as read from JSON, TOML or the command line.
+        value: as read from JSON or the command line.
         where: its setting, for the message.
 
     Raises:

@@ -17,10 +17,9 @@ from schemas.artifacts import Manifest
 from schemas.config import RunOptions
 from schemas.features import FeatureSourceConfig, ReleasedName, released_note
 from schemas.predict import Plan, PlanQuery, PlanRow
-from trajpilot_core.engine.planning.plan import status
 from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import EVERY_STAGE, stages_of
+from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.reading import Inputs, current_manifests, read_entry_table
@@ -58,30 +57,6 @@ class OpenRun:
             notes.append(f"Features: {released_note(cast(ReleasedName, name))}.")
         return " ".join(notes)
 
-    def stages(self) -> pl.DataFrame:
-        """Return a row per stage: state and why, rows, rejected, when it was computed (UTC) and in how many seconds.
-
-        Raises:
-            InputError: the root has no record of its last run.
-        """
-        last = recall_run(self.root)
-        if last is None:
-            raise InputError(f"{self.root} has no record of its last run; run `trajpilot run --root` there once")
-        run = RunOptions(root=self.root, data_root=last.data_root, device=last.device)
-        rows = [
-            {
-                "stage": row.plan.stage,
-                "state": row.plan.state,
-                "why": row.plan.why,
-                "rows": row.rows,
-                "rejected": row.rejected,
-                "computed": row.started,
-                "seconds": row.seconds,
-            }
-            for row in status(stages_of(last.config), last.config, run)
-        ]
-        return pl.DataFrame(rows, infer_schema_length=None)
-
     def tables(self) -> dict[str, str]:
         """Return table -> the stage that wrote it."""
         return self._entries("table")
@@ -109,18 +84,15 @@ class OpenRun:
         """Read the parameters of one model: parameter name -> array of its shape, read-only.
 
         Args:
-            name: as in `models`, or its end if only one model ends so.
+            name: as in `models`.
 
         Raises:
-            InputError: no model has this name, or several end so.
+            InputError: no model has this name.
             StoreError: it is damaged.
         """
-        names = self.models()
-        matches = [name] if name in names else [known for known in names if known.endswith(f"/{name}")]
-        if len(matches) != 1:
-            listed = ", ".join(matches) if matches else ", ".join(names) or "none"
-            raise InputError(f"{len(matches)} models below {self.root} are called {name!r}; choose one of {listed}")
-        entry, _, key = matches[0].partition("/")
+        if name not in self.models():
+            raise InputError(f"{self.root} has no model {name!r}; it has {', '.join(self.models()) or 'none'}")
+        entry, _, key = name.partition("/")
         return self._models(entry).read(key)
 
     def predictor(self, seed: int | None = None, device: str = "cpu") -> "Predictor":

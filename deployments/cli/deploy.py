@@ -1,24 +1,19 @@
-"""Commands for a Prefect server: `deploy` sets it up, `workers` starts workers here, `ui` shows the runs of a root."""
+"""Commands for a Prefect server: `deploy` sets it up, `ui` shows the runs of a root."""
 
 import contextlib
 import secrets
-import signal
-import socket
 import sys
 import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
-from deployments.cli.options import Root, local_root, located, roots_below, run_options
+from deployments.cli.options import Root, local_root, located, run_options
 from deployments.recipes import recipe as named
 from trajpilot_core.errors import InputError, command
-from trajpilot_core.store.locations import resolved
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
 LOOK_EVERY_S = 2.0
 """Seconds between two checks for a newer report."""
 
@@ -63,50 +58,9 @@ def deploy(
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
     where = f"data {place['data_root']}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
-    by_hand = "   ".join(command("worker", "start", "--pool", pool, program="prefect") for pool in POOLS)
-    typer.echo(f"workers:  {command('workers')}   (by hand: {by_hand})")
-    typer.echo(f"run:      {command('deployment', 'run', 'full-pipeline', program='prefect')}")
-
-
-def workers(
-    gpu_workers: Annotated[
-        int | None,
-        typer.Option("--gpu-workers", min=0, help="Workers of the GPU pool; default: one per GPU, or one on the CPU."),
-    ] = None,
-    cpu_workers: Annotated[int, typer.Option("--cpu-workers", min=0, help="Workers of the CPU pool.")] = 1,
-    cpu_limit: Annotated[int, typer.Option("--cpu-limit", min=1, help="Runs at the same time per CPU worker.")] = 2,
-    logs: Annotated[Path, typer.Option("--logs", help="Folder for the log of each worker.")] = Path("runs/workers"),
-) -> None:
-    """Start workers on this machine for the server at PREFECT_API_URL, until Ctrl-C.
-
-    One process worker per visible GPU, each with one run at a time, and workers for the CPU pool. A worker that exits
-    is restarted. Ctrl-C stops all workers and their runs; finished work is kept.
-    """
-    from deployments.embedded import require_server
-    from deployments.settings import GPU_POOL, named_gpus, server_login, server_of_deployments
-    from deployments.workers import Keeper, planned, refuse_unready
-    from trajpilot_core.engine.resolve import gpu_count
-
-    plans = planned(named_gpus(gpu_count()), gpu_workers, cpu_workers, cpu_limit)
-    login = server_login()
-    server = require_server(server_of_deployments(), login)
-    refuse_unready(server, login, sorted({plan.pool for plan in plans}))
-    typer.echo(f"workers for {server}; Ctrl-C stops them and their runs")
-    if any(plan.pool == GPU_POOL and plan.gpu is None for plan in plans):
-        typer.echo("no GPU that torch can use is visible: GPU work runs on the CPU of this machine")
-    for number in ENDING:
-        signal.signal(number, stop)
-    try:
-        Keeper(plans, resolved(logs), typer.echo).keep()
-    except KeyboardInterrupt:
-        return
-
-
-def stop(_: int, frame: FrameType | None) -> None:
-    """Stop once; further signals are ignored."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    for pool in POOLS:
+        typer.echo(f"worker:  {command('worker', 'start', '--pool', pool, '--limit', '1', program='prefect')}")
+    typer.echo(f"run:     {command('deployment', 'run', 'full-pipeline', program='prefect')}")
 
 
 def ui(
@@ -124,18 +78,8 @@ def ui(
 
     home = local_root(root) / "prefect"
     if not home.exists():
-        raise InputError(
-            f"{home} does not exist: there was no run under {root}; give the --root of a run{roots_below(root)}"
-        )
+        raise InputError(f"{home} does not exist: there was no run under {root}; give the --root of a run")
     open_database(home)
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the server: a recently closed port is free
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise InputError(
-                f"port {port} of 127.0.0.1 cannot be used ({error.strerror}); choose another with --port"
-            ) from error
     login = wanted_login()
     credentials = login or f"ui:{secrets.token_urlsafe(12)}"
     shown = "your PREFECT_SERVER_API_AUTH_STRING" if login else credentials

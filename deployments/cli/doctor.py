@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -10,13 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.options import Device, File, Root, Set, change, located, roots_below, run_options
+from deployments.cli.options import Device, Root, Set, change, located, run_options
 from deployments.cli.tables import coloured, table_of
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.engine.needs import expected, rows_read
-from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of
@@ -31,76 +29,66 @@ def doctor(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
     corpus: Annotated[
         str | None,
         typer.Option(
             "--corpus",
-            help=f"Check only the download of this corpus, given by --root (or --data): {', '.join(CORPORA)}.",
+            help=f"Check only the download of this corpus, given by --data (or --root): {', '.join(CORPORA)}.",
         ),
     ] = None,
 ) -> None:
-    """Check packages, GPU, memory, disk, server, login and corpus; exit with 1 if a check would stop a run."""
+    """Check packages, GPU, memory, disk, root, server, login, corpus, weights; exit with 1 if one would stop a run."""
     from deployments.embedded import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
     from trajpilot_core.doctor.weights import check_released_files, check_weights
 
     if corpus is not None:
-        check_download(corpus, located(data or root), set_, config_file)
+        check_download(corpus, located(data or root), set_)
     address = located(root)
-    server = check_server(server_of_deployments(), server_login())
-    findings = [*checkup.check_packages(), checkup.check_device(device)]
-    if "://" in address:
-        root_findings = checkup.check_root(address)
-        if any(row.verdict == "bad" for row in root_findings):
-            sys.exit(show([*findings, *root_findings, *server]))  # the corpus is recorded there
+    findings = [checkup.check_packages(), checkup.check_device(device)]
+    findings += [checkup.check_root(address), check_server(server_of_deployments(), server_login())]
+    if "://" in address and findings[2].verdict == "bad":
+        sys.exit(show(findings))  # data and settings are recorded there
     is_given = data is not None or recall_run(address) is not None
     if is_given:
-        config, options = asked(root, data, recipe, set_, device, config_file)
+        config, options = asked(root, data, recipe, set_, device)
     else:
-        config = change(named(recipe or "atomic"), set_, config_file)
-        options = run_options(root=address, device=device)
+        config, options = change(named(recipe or "atomic"), set_), run_options(root=address, device=device)
     folder = open_folder(options.root, options.protocols)
     stages = {name: stage.under(config) for name, stage in stages_of(config).items()}
     outputs = [output for output in current_manifests(folder, stages).values() if output is not None]
     entries = {name: entry for output in outputs for name, entry in output.entries.items()}
     needs = {name: expected(folder, stage, rows_read(stage.reads, entries)) for name, stage in stages.items()}
-    try:
-        used = resolve_device(options.device)
-    except InputError:  # absent, as its own check reports
-        used = "cpu"
-    findings += [*checkup.check_needs(needs, used, options.root), *checkup.check_root(options.root), *server]
-    if not is_given:
-        below = roots_below(root)
-        hint = f", or give the --root of a run{below}" if below else ""
-        todo = f"give it with --data{hint}"
-        findings.append(checkup.HealthFinding("data root", "a download", "not given", "note", todo))
-    else:
+    findings += checkup.check_needs(needs, device, address)
+    if is_given:
         findings += checkup.check_corpus(options.data_root, config.ingest) + check_weights(config)
         findings += check_released_files(config, options.data_root)
+    else:
+        todo = "give it with --data, or give the --root of a run"
+        findings.append(checkup.HealthFinding("data root", "a download", "not given", "note", todo))
     sys.exit(show(findings))
 
 
-def check_download(corpus: str, folder: str, changes: list[str], file: Path | None) -> NoReturn:
+def check_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
     """Print what a download of a corpus should contain, what exists, and how to get the rest; needs no run or server.
 
     Raises:
         InputError: there is no such corpus, or a change refers to no setting.
     """
-    from trajpilot_core.doctor import checks as checkup
+    from trajpilot_core.doctor.checks import check_corpus
 
     if corpus not in CORPORA:
         raise InputError(f"no such corpus: {corpus!r}; the corpora are {', '.join(sorted(CORPORA))}")
     base = PipelineConfig()
-    config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes, file)
+    config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes)
     spec, download = CORPORA[corpus], CORPORA[corpus].download
     typer.echo(f"{spec.title} at {folder}")
     for lack in spec.lacks():
         typer.echo(f"it provides no {lack}")
-    findings = checkup.check_corpus(folder, config.ingest)
+    findings = check_corpus(folder, config.ingest)
     status = show(findings)
     if any(row.verdict != "ok" for row in findings):
         typer.echo(f"how to get it (docs/data.md): {download.access.replace('ROOT', folder)}")

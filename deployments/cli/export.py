@@ -3,9 +3,8 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -15,9 +14,6 @@ from deployments.cli.tables import say, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
-from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import read_entry_table
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.comparison import Pairing
@@ -32,19 +28,13 @@ def export(
     table: Annotated[
         list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
     ] = [],  # noqa: B006
-    formats: Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); default: both.")] = [],  # noqa: B006
 ) -> None:
     """Write tables and predictions of a finished run as Parquet and CSV."""
-    from trajpilot_core.exported import TableFormat, default_tables, export_tables
+    from trajpilot_core.exported import default_tables, export_tables
     from trajpilot_core.opened import open_run
 
-    known = get_args(TableFormat)
-    wrong = [name for name in formats if name not in known]
-    if wrong:
-        raise InputError(f"--format {wrong[0]}: no such format; choose from {', '.join(known)}")
     run, console = open_run(root), Console()
-    chosen: list[TableFormat] = [name for name in known if not formats or name in formats]
-    exported = export_tables(run, table or default_tables(run), chosen, out)
+    exported = export_tables(run, table or default_tables(run), out)
     if exported.warning:
         say(console, exported.warning)
     for entry in exported.tables:
@@ -84,30 +74,19 @@ def paper(
 def step(root: Root = "runs") -> None:
     """Print the median step of the training clips from pose files, metres, for `trajectories.scale_factor`."""
     import numpy as np
+    import polars as pl
 
     from schemas.annotation import DOF, MOTIONS
+    from trajpilot_core.opened import open_run
     from trajpilot_core.poses.motions import median_step_m
 
-    takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}
-    rows = [row for row in read(root, "trajectories", "motions").to_pylist() if row["take_id"] in takes]
-    clips = [row["motions"] for row in rows if row["scale"] == "metric"]
-    if not clips:
+    run = open_run(root)
+    takes = run.table("takes").filter(pl.col("split") == "train")["take_id"]
+    rows = run.table("motions").filter(pl.col("scale") == "metric", pl.col("take_id").is_in(takes.implode()))
+    if rows.is_empty():
         raise InputError(f"no training clip below {root} has metric lengths; run trajectories with source aria")
-    step_m = median_step_m(np.array(clips, dtype=np.float64).reshape(-1, MOTIONS, DOF))
-    say(Console(), f"{step_m:.4f} m, over {len(clips):,} training clips")
-
-
-def read(root: str, stage: str, entry: str) -> pa.Table:
-    """Read a table from the current output of a stage.
-
-    Raises:
-        InputError: the stage has not run there.
-    """
-    folder = open_folder(root)
-    manifest = current_manifest(folder, stage)
-    if manifest is None:
-        raise InputError(f"stage {stage} has not run below {root}; run it first")
-    return read_entry_table(folder, manifest, entry)
+    clips = rows["motions"].to_numpy().astype(np.float64)
+    say(Console(), f"{median_step_m(clips.reshape(-1, MOTIONS, DOF)):.4f} m, over {rows.height:,} training clips")
 
 
 Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an earlier evaluation.")]

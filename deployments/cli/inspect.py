@@ -1,38 +1,39 @@
-"""Read-only commands: `status`, `plan`. They import neither torch nor Prefect."""
+"""Read-only commands: `status`, `plan`, `config`. They import neither torch nor Prefect."""
 
-import contextlib
-import gc
+import json
 import shutil
-from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import JsonValue
 from rich.console import Console
+from rich.markup import escape
 
 from deployments.cli.options import (
     Device,
-    File,
     Force,
     From,
     Only,
+    Recipe,
     Root,
     Set,
     change,
     check_corpus,
+    configure,
     located,
-    roots_below,
     run_options,
 )
-from deployments.cli.tables import coloured, disk, number, say, show, time
+from deployments.cli.tables import coloured, disk, number, say, show, table_of, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
-from trajpilot_core.engine.settings import recall_run
+from trajpilot_core.engine.settings import recall_run, settings_of
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import stages_of
+from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.lock import existing_folder
 
 MaybeData = Annotated[
@@ -49,14 +50,12 @@ def status(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
 ) -> None:
     """Show for every stage whether it is fresh, stale or missing, and why."""
-    config, options = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
-    with no_collector():
-        rows = status_rows(stages_of(config), config, options)
+    config, options = asked(root, data and check_corpus(data), recipe, set_, device)
+    rows = status_rows(stages_of(config), config, options)
     columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
     cells = [
         (
@@ -77,7 +76,6 @@ def plan(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     from_: From = None,
@@ -86,14 +84,13 @@ def plan(
 ) -> None:
     """Show what a run would compute, in numbers, without computing it."""
     chosen: dict[str, object] = {"only": only, "from_stage": from_, "force": force}
-    config, options = asked(root, data and check_corpus(data), recipe, set_, device, config_file, **chosen)
+    config, options = asked(root, data and check_corpus(data), recipe, set_, device, **chosen)
     show_plan(config, options if recipe is None else options.replace(recipe=recipe))
 
 
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     """Print what a run would compute, with estimates scaled from the last run."""
-    with no_collector():
-        rows = planning.plan(stages_of(config), config, options)
+    rows = planning.plan(stages_of(config), config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "needs", "why")
     why = ["" if row.state == "fresh" and row.compute == 0 else row.why for row in rows]
     why = [
@@ -124,25 +121,12 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     say(console, f"{text}; {' and '.join(amounts)} are free" if amounts else text)
 
 
-@contextlib.contextmanager
-def no_collector() -> Iterator[None]:
-    """Disable garbage collection: with the million small objects of a large corpus it costs a second."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def asked(
     root: str,
     data: str | None,
     recipe: str | None,
     changes: list[str],
     device: str,
-    file: Path | None,
     **more: object,
 ) -> tuple[PipelineConfig, RunOptions]:
     """Return settings and options for a command: its own settings, data and device, else those of the last run here.
@@ -152,15 +136,13 @@ def asked(
     """
     last = recall_run(located(root))
     if data is None and last is None:
-        raise InputError(
-            f"there was no run below {root}; give the --root of a run{roots_below(root)}, or --data and --recipe"
-        )
+        raise InputError(f"there was no run below {root}; give the --root of a run, or --data and --recipe")
     data_root = last.data_root if data is None and last is not None else located(data or "")
     is_same_data = last is not None and last.data_root == data_root
     config = last.config if recipe is None and last is not None and is_same_data else named(recipe or "atomic")
     chosen = last.device if last is not None and device == "auto" else device
     options = run_options(root=located(root), data_root=data_root, device=chosen, **more)
-    return change(config, changes, file), options
+    return change(config, changes), options
 
 
 def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
@@ -179,3 +161,36 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
         amounts = [time(max(row.needs.seconds, LEAST_S)), *(f"{what} {disk(size)}" for what, size in parts if size)]
         needs = f"{'up to ' if at_most else ''}{', '.join(amounts)}"
     return reused, row.work(), "unknown" if row.removed is None else number(row.removed), rejected, needs
+
+
+def config(
+    group: Annotated[
+        str, typer.Argument(help="Prefix of settings, such as features or predictor.train; empty: all.")
+    ] = "",
+    recipe: Recipe = "atomic",
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Print every setting: value, allowed values, meaning, and what a change makes stale.
+
+    Where a recipe differs from the paper's main experiment, that value is shown, too.
+    """
+    known = settings_of(configure(recipe, set_), EVERY_STAGE)
+    chosen = [row for row in known if row.path == group or row.path.startswith(f"{group}." if group else "")]
+    if not chosen:
+        groups = dict.fromkeys(row.path.partition(".")[0] for row in known)
+        raise InputError(f"no setting starts with {group}; the groups are {', '.join(groups)}")
+    console = Console()
+    for section, members in groupby(chosen, key=lambda row: row.path.partition(".")[0]):
+        rows = list(members)
+        table = table_of(console, ("setting", "value", "allowed", "meaning"), f"{section} of recipe {recipe}")
+        for row in rows:
+            value = text(row.value) + (f" (main experiment: {text(row.default)})" if row.is_changed else "")
+            table.add_row(row.path, escape(value), escape(row.allowed), escape(row.about))
+        console.print(table)
+        say(console, f"A change of {section} makes stale at most: {', '.join(rows[0].stages) or 'nothing'}.\n")
+    say(console, "Decisions (D 2 and so on): docs/reproduction.md. Change a setting with --set.")
+
+
+def text(value: JsonValue) -> str:
+    """Format a value as --set accepts it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

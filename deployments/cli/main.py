@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import config, deploy, doctor, export, inspect, predict, run, upkeep, vlm
+from deployments.cli import deploy, doctor, export, inspect, predict, run, upkeep, vlm
 from deployments.settings import hand_over_store_limit
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.incoming import text_fault
@@ -21,11 +21,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for function in (
-    *(run.run, run.demo, run.simulate, inspect.status, inspect.plan, deploy.ui, deploy.deploy, deploy.workers),
+    *(run.run, run.demo, inspect.status, inspect.plan, inspect.config, deploy.ui, deploy.deploy),
     *(upkeep.verify, upkeep.gc, doctor.doctor, export.compare, export.export, export.paper, predict.predict),
 ):
     app.command()(function)
-app.add_typer(config.settings, name="config")
 app.add_typer(export.measuring, name="poses")
 app.add_typer(vlm.asking, name="vlm")
 

@@ -1,6 +1,5 @@
 """Options that several commands share, and how a configuration is read."""
 
-import json
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,19 +11,14 @@ from deployments.recipes import RECIPES, recipe
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
 from trajpilot_core.engine.planning.staleness import flat
-from trajpilot_core.engine.settings import NAME
-from trajpilot_core.errors import InputError, shown
-from trajpilot_core.incoming import NoJsonError, check_value, parse_json, parse_toml, read_text, shortened
+from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import NoJsonError, check_value, parse_json, shortened
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.locations import resolved
 
 Root = Annotated[str, typer.Option("--root", help="Folder for everything that is written.")]
 Recipe = Annotated[str, typer.Option("--recipe", help=f"Named experiment: {', '.join(RECIPES)}.")]
 Set = Annotated[list[str], typer.Option("--set", help="Change one setting: features.size_px=256 (repeatable).")]
-File = Annotated[
-    Path | None,
-    typer.Option("--config", help="TOML file of settings, one table per group; --set overrides it.", exists=True),
-]
 Only = Annotated[list[str], typer.Option("--only", help=f"Run only this stage (repeatable): {', '.join(EVERY_STAGE)}.")]
 From = Annotated[str | None, typer.Option("--from", help="Run this stage and all later ones.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
@@ -34,11 +28,8 @@ AtOnce = Annotated[
     typer.Option("--stages-at-once", min=1, max=16, help="Stages in parallel; default: as many as the machine allows."),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
-NO_VALUE = "null"
-"""Stands for no value in a TOML file, which has no null."""
-SUGGESTED = 3
-ALIKE = 0.75
-"""Similarity from which a name is suggested for another: one letter in four may be wrong."""
+SUGGESTED_FROM = 0.7
+"""Similarity from which a name is suggested for another."""
 
 
 def located(address: str) -> str:
@@ -67,13 +58,6 @@ def local_root(root: str) -> Path:
     return Path(address)
 
 
-def roots_below(root: str) -> str:
-    """Return, in brackets, the direct subfolders that contain a run, as a hint for the --root."""
-    notes = [] if "://" in root else sorted(Path(root).glob(f"*/{NAME}"))
-    roots = [f"--root {shown(note.parent)}" for note in notes[:SUGGESTED]]
-    return f" ({' or '.join(roots)})" if roots else ""
-
-
 def existing_root(root: str) -> str:
     """Return the address of the root of a run.
 
@@ -82,9 +66,7 @@ def existing_root(root: str) -> str:
     """
     address = located(root)
     if "://" not in address and not Path(address).is_dir():
-        raise InputError(
-            f"--root {root} is not a folder; give the root of a run{roots_below('runs')}, or make one: make demo"
-        )
+        raise InputError(f"--root {root} is not a folder; give the root of a run, such as runs/demo after `make demo`")
     return address
 
 
@@ -104,31 +86,28 @@ def check_corpus(data: str) -> str:
     return address
 
 
-def configure(name: str, changes: list[str], file: Path | None = None) -> PipelineConfig:
-    """Return the recipe `name` with the settings of a file, then with `changes` such as `features.size_px=256`.
+def configure(name: str, changes: list[str]) -> PipelineConfig:
+    """Return the recipe `name` with `changes` such as `features.size_px=256`.
 
     Raises:
         InputError: a change refers to no setting, or has a value that the setting does not allow.
     """
-    return change(recipe(name), changes, file)
+    return change(recipe(name), changes)
 
 
-def change(config: PipelineConfig, changes: list[str], file: Path | None = None) -> PipelineConfig:
-    """Return `config` with the settings of a TOML file, then with changes such as `features.size_px=256`.
+def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
+    """Return `config` with changes such as `features.size_px=256`.
 
     Raises:
-        InputError: the file is not TOML; a change refers to no setting, or has no value or one that is not allowed.
+        InputError: a change refers to no setting, or has no value or one that is not allowed.
     """
     values = config.values()
-    for path, value in {} if file is None else settings_in(file).items():
-        place, leaf = located_setting(values, path, f"{file}, {shortened(path)}")
-        place[leaf] = None if value == NO_VALUE else value
     for wanted in changes:
         path, equals, text = wanted.partition("=")
         where = f"--set {shortened(wanted)}"
         place, leaf = located_setting(values, path, where)
         if not equals:
-            raise InputError(f"{where}: {without_value(path, place[leaf])}")
+            raise InputError(f"{where}: no value given; write --set {path}=VALUE")
         try:
             place[leaf] = parse_json(text, where)
         except NoJsonError:
@@ -143,23 +122,6 @@ def change(config: PipelineConfig, changes: list[str], file: Path | None = None)
     return changed
 
 
-def settings_in(file: Path) -> dict[str, Any]:
-    """Return every setting in a TOML file by its full name.
-
-    Raises:
-        InputError: the file cannot be read, is not TOML, or has a setting outside any table.
-    """
-    try:
-        groups = parse_toml(read_text(file), f"--config {file}")
-    except OSError as error:
-        raise InputError(f"--config {file} cannot be read: {error.strerror}; give a file of settings") from None
-    check_value(groups, f"--config {file}")
-    loose = [name for name, value in groups.items() if not isinstance(value, dict)]
-    if loose:
-        raise InputError(f"{file}: {loose[0]} is outside any table; write [features] and below it size_px = 256")
-    return flat(groups)
-
-
 def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict[str, Any], str]:
     """Return the group that contains a setting, and the setting's name in it.
 
@@ -171,19 +133,10 @@ def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict
     for parent in parents:
         place = place.get(parent) if isinstance(place, dict) else None
     if not isinstance(place, dict) or leaf not in place:
-        settings = flat(values)  # suggested, nearest first: those with the same last name, else with a similar name
-        same = [name for name in settings if name.rpartition(".")[2] == leaf]
-        matches = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
-        hint = f"did you mean {' or '.join(matches)}?" if matches else "write for example --set features.size_px=256"
+        matches = get_close_matches(path, flat(values), cutoff=SUGGESTED_FROM)
+        hint = f"did you mean {' or '.join(matches)}?" if matches else "`trajpilot config` lists all"
         raise InputError(f"{where}: no such setting; {hint}")
     return place, leaf
-
-
-def without_value(path: str, value: object) -> str:
-    """Explain how to give a value to a setting, or to one of a group."""
-    if isinstance(value, dict) and value:
-        return f"{path} is a group; write --set SETTING=VALUE for one of {', '.join(flat(value, f'{path}.'))}"
-    return f"no value given; write --set {path}=VALUE (currently {json.dumps(value, default=str)})"
 
 
 def explain(error: ValidationError) -> str:

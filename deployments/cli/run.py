@@ -1,16 +1,14 @@
-"""Commands that compute: `run`, `demo`, `simulate`. They start their own server."""
+"""Commands that compute: `run`, `demo`. They start their own server."""
 
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from deployments.cli.options import (
     AtOnce,
     Device,
-    File,
     Force,
     From,
     Only,
@@ -61,7 +59,6 @@ def run(
     data: Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")],
     root: Root = "runs",
     recipe: Recipe = "atomic",
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     from_: From = None,
@@ -82,7 +79,7 @@ def run(
     ] = False,
 ) -> None:
     """Run the pipeline on your own download; fresh outputs are reused."""
-    config = configure(recipe, set_, config_file)
+    config = configure(recipe, set_)
     if pretrained is not None:
         config = starting_from(config, located(pretrained))
     options = run_options(
@@ -118,7 +115,6 @@ def run(
 def demo(
     root: Root = "runs/demo",
     world: str = typer.Option("demo", help=f"World to simulate: {', '.join(WORLDS)}."),
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
     only: Only = [],  # noqa: B006
     from_: From = None,
@@ -131,7 +127,7 @@ def demo(
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
     simulated, recipe = PRESETS[world](), WORLDS[world]
     config = configure(recipe, read_as(simulated))
-    config = change(config, set_, config_file)
+    config = change(config, set_)
     options = run_options(
         root=str(local_root(root)),
         data_root=str(local_root(root) / "world"),
@@ -147,27 +143,6 @@ def demo(
 
     refuse_other_world(simulated, Path(options.data_root))
     start(config, options, "a SIMULATED world", simulated)
-
-
-def simulate(
-    folder: str = typer.Argument(help="Output folder: new, empty, or from an earlier call."),
-    world: str = typer.Option("tiny", help=f"World to simulate: {', '.join(PRESETS)}."),
-    workers: Workers = 2,
-) -> None:
-    """Write a SIMULATED world in the file layout of a corpus; files from an interrupted call are kept."""
-    from trajpilot_core.simworld.write import write_world
-
-    if world not in PRESETS:
-        raise typer.BadParameter(f"{world!r} is not one of {', '.join(PRESETS)}", param_hint="--world")
-    config = PRESETS[world]()
-    with Console().status(f"simulating {world}") as status:
-        done = write_world(
-            config, Path(local_root(folder)), workers, lambda n, total, what: status.update(f"{what}: {n} of {total}")
-        )
-    typer.echo(
-        f"{folder}: SIMULATED, layout {config.layout}, {done.n_good} good takes ({done.n_test} for testing), "
-        f"{done.n_broken} broken ones; written {done.written}, reused {done.reused}"
-    )
 
 
 def read_as(world: WorldConfig) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from deployments.cli.options import Root, existing_root, located, roots_below
+from deployments.cli.options import Root, existing_root, located
 from deployments.cli.tables import disk, say, table_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import damage, garbage
@@ -29,7 +29,7 @@ def verify(
     """Read and hash everything that was written under a root; list damage and exit with 1 if there is any."""
     address = located(root)
     if not stages_of(open_folder(address)):
-        raise InputError(f"{root} contains no artifact; give the --root of a run{roots_below(root)}")
+        raise InputError(f"{root} contains no artifact; give the --root of a run")
     with alone(address) if repair else contextlib.nullcontext():
         damaged = damage.verify(address, repair=repair)
     sure, unsure = ([item for item in damaged if item.is_sure == is_sure] for is_sure in (True, False))
@@ -60,7 +60,6 @@ def gc(
         float,
         typer.Option("--keep-h", min=0, help="Keep files younger than this, hours: interrupted runs resume from them."),
     ] = 24.0,
-    paths: Annotated[bool, typer.Option("--paths", help="Print every path.")] = False,
 ) -> None:
     """List files that no manifest refers to any more, and delete them with --yes; refused while a run is active."""
     address = existing_root(root)
@@ -72,8 +71,6 @@ def gc(
         for group in old:
             table.add_row(group.name, f"{len(group.files):,}", disk(group.bytes))
         console.print(table)
-    for path in [path for group in old for path in group.files] if paths else []:
-        typer.echo(path)
     if len(old) < len(unused):
         say(console, f"kept: {amount(group for group in unused if group.age_h < keep_h)}, younger than {keep_h:g} h")
     dry = f"dry run: {amount(old)} would be deleted; nothing was changed, --yes deletes them"

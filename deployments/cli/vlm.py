@@ -6,7 +6,7 @@ from typing import Annotated, cast
 import typer
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.options import Device, File, Root, Set, check_corpus
+from deployments.cli.options import Device, Root, Set, check_corpus
 from schemas.config import PipelineConfig, RunOptions
 from schemas.vlm import CompletedVlm
 from trajpilot_core.engine.execution.reuse import scratch_folder
@@ -28,14 +28,13 @@ def requests(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
     device: Device = "cpu",
 ) -> None:
     """Write every request that has no answer yet. Requests contain frames of the corpus: mind its licence."""
     from trajpilot_core.stages.vlm import write_requests
 
-    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, device, config_file))
+    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, device))
     written = write_requests(work, out)
     if not written.n_requests:
         typer.echo("every request has an answer; run the recipe")
@@ -55,13 +54,12 @@ def collect(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Read answers into the folder of answers; unreadable lines are listed, and their requests are written again."""
     from trajpilot_core.stages.vlm import collect as read
 
-    config, _ = asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file)
+    config, _ = asked(root, data and check_corpus(data), recipe, set_, "cpu")
     n_new, n_known, faults = read(files, config.vlm.answers)
     typer.echo(f"{n_new:,} new answers in {config.vlm.answers}, {n_known:,} already there")
     for text in faults[:10]:
@@ -76,13 +74,12 @@ def export_sft(
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
-    config_file: File = None,
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Write training data for the recogniser of segments, in the format of LLaMA-Factory. They contain frames."""
     from trajpilot_core.vlm.training import TRAINER, write_training
 
-    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file))
+    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, "cpu"))
     exported = write_training(work, out.absolute())
     for row in exported.rejects:
         typer.echo(f"{row.take}: {row.detail}", err=True)

@@ -56,7 +56,7 @@ class Run:
 
 def test_a_table_is_written_as_it_is_and_as_a_spreadsheet_may_open_it(tmp_path: Path) -> None:
     run = Run()
-    record = export_tables(run, ["labels", "outcomes"], ("parquet", "csv"), tmp_path)  # type: ignore[arg-type]
+    record = export_tables(run, ["labels", "outcomes"], tmp_path)  # type: ignore[arg-type]
     for name in ("labels", "outcomes"):
         assert pl.read_parquet(tmp_path / f"{name}.parquet").equals(run.table(name))
     assert pl.read_csv(tmp_path / "labels.csv")["label"].to_list() == ["open the tap", f"'{LABELS['y']}", LABELS["z"]]
@@ -74,21 +74,17 @@ def test_a_table_is_written_as_it_is_and_as_a_spreadsheet_may_open_it(tmp_path: 
     )
 
 
-def test_an_export_that_fails_leaves_no_record_and_no_half_file(tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_no_record(tmp_path: Path) -> None:
     run = Run()
     run.frames["outcomes"] = pl.DataFrame({"x": [object()]})
     with pytest.raises(Exception, match=r"(?i)object"):
-        export_tables(run, ["labels", "outcomes"], ("parquet",), tmp_path)  # type: ignore[arg-type]
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.parquet"]
-
-
-def test_what_is_not_there_and_a_folder_among_the_artifacts_are_refused(tmp_path: Path) -> None:
-    run = Run(root=str(tmp_path))
+        export_tables(run, ["labels", "outcomes"], tmp_path)  # type: ignore[arg-type]
+    assert not (tmp_path / RECORD).exists()
     with pytest.raises(InputError, match="no table 'nonsense'; it has labels, motions"):
-        export_tables(run, ["nonsense"], ("csv",), tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="inside the artifacts"):
-        export_tables(run, ["labels"], ("csv",), tmp_path / "artifacts" / "x")  # type: ignore[arg-type]
-    assert not list(tmp_path.iterdir())
+        export_tables(run, ["nonsense"], tmp_path)  # type: ignore[arg-type]
+
+
+def test_results_ids_and_rejects_are_exported_by_default_and_features_are_not() -> None:
     held = {"features": "features", "takes": "ingest", "features.rejects": "features", "metrics": "evaluation"}
     told = default_tables(SimpleNamespace(tables=lambda: held))  # type: ignore[arg-type]
     assert told == ["takes", "features.rejects", "metrics"], "without features"
@@ -117,8 +113,6 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
         assert told.exit_code == 0, told.output
         assert WARNING in told.stdout
     assert (tmp_path / "runs" / "tables" / "motions.parquet").exists()
-    refused = CliRunner().invoke(app, ["export", "--format", "xlsx"])
-    assert "--format xlsx: no such format; choose from parquet, csv" in str(refused.exception)
 
 
 def test_a_printed_command_names_its_program_and_runs_without_a_path(tmp_path: Path) -> None:

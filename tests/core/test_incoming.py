@@ -17,9 +17,7 @@ from trajpilot_core.incoming import (
     NoJsonError,
     TextFaultError,
     check_value,
-    decode_text,
     parse_json,
-    parse_toml,
     read_text,
 )
 from trajpilot_core.store.locations import parse_location, resolved
@@ -50,7 +48,7 @@ def test_nobody_else_parses_what_comes_from_outside() -> None:
         path for room in ("deployments", "tasks", "flows", "trajpilot_core") for path in (CHECKOUT / room).rglob("*.py")
     ]
     found = {path.relative_to(CHECKOUT).as_posix() for path in sources if parsers(path.read_text(encoding="utf-8"))}
-    own = {"trajpilot_core/incoming.py", "trajpilot_core/doctor/checks.py", *READS_ITS_OWN}
+    own = {"trajpilot_core/incoming.py", *READS_ITS_OWN}
     assert {name for name in found if not name.startswith(OF_ROOMS)} <= own
     assert parsers("import json\nx = json.loads(text)") == {"json.loads"}, "one that reads for itself is seen"
 
@@ -75,19 +73,11 @@ def test_json_that_cannot_be_used_is_one_error_with_its_place(text: str | bytes,
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_one_error(content: bytes) -> None:
-    for read in (lambda: parse_json(content, "x"), lambda: parse_toml(decode_text(content, "x"), "x")):
-        with suppress(TextFaultError):
-            read()
+    with suppress(TextFaultError):
+        parse_json(content, "x")
 
 
-def test_toml_and_text_files_are_read_the_same_way(tmp_path: Path) -> None:
-    for text, fault in (
-        ("a = " + "[" * 1000, "nested too deeply"),
-        (f"a = {'9' * 5000}", "4300 digits"),
-        ("[", "no TOML"),
-    ):
-        with pytest.raises(TextFaultError, match=fault):
-            parse_toml(text, "x.toml")
+def test_a_text_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes("ä".encode("latin-1"))
     with pytest.raises(TextFaultError, match="x cannot be read: not UTF-8"):
         read_text(tmp_path / "x")

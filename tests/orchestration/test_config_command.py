@@ -1,4 +1,4 @@
-"""`trajpilot config`, `--config`, `--pretrained` and `--version`: what they print, change and refuse."""
+"""`trajpilot config`, `--pretrained` and `--version`: what they print, change and refuse."""
 
 import io
 import sys
@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from deployments.cli import run as commands
 from deployments.cli.main import app, main
-from deployments.cli.options import configure
-from deployments.recipes import RECIPES, recipe
+from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
 from trajpilot_core.data.other_runs import outputs_that_count
 from trajpilot_core.errors import InputError
@@ -30,54 +29,18 @@ def said(*arguments: str) -> str:
 def test_show_prints_a_group_with_what_a_change_makes_stale_and_help_names_recipes_and_stages() -> None:
     assert said("--version").startswith("trajpilot 0.")
     assert all(name in said("run", "--help") for name in (*RECIPES, *STAGES))
-    text = said("config", "show", "scorer", "--recipe", "demo")
+    text = said("config", "scorer", "--recipe", "demo")
     assert "scorer.candidates" in text
     assert "16 (main experiment: 64)" in text
     assert "alignment." not in text
     assert "A change of scorer makes stale at most: scorer, evaluation, report." in text
 
 
-def test_diff_names_what_differs_and_nothing_between_a_recipe_and_itself() -> None:
-    text = said("config", "diff", "--recipe", "atomic_closed")
-    assert "evaluation.vocabulary" in text
-    assert "4 settings differ; stale: text_bank, " in text
-    assert "0 settings differ; no difference." in said("config", "diff", "--recipe", "demo", "--against", "demo")
-    assert "1 settings differ" in said("config", "diff", "--recipe", "atomic", "--set", "scorer.candidates=32")
-    other = f'alignment.pretrained={{"place": "/other", "sha256": "{"0" * 64}"}}'
-    text = said("config", "diff", "--recipe", "atomic", "--set", other)
-    assert ("alignment.pretrained.place " in text, "absent" in text) == (True, True), "a group that one of them lacks"
-
-
-def test_a_file_of_settings_changes_what_it_states_and_set_comes_after_it(tmp_path: Path) -> None:
-    file = tmp_path / "exp.toml"
-    file.write_text('[features]\nsize_px = 256\n[predictor.train]\nepochs = 20\npatience = "null"\n')
-    config = configure("atomic", ["predictor.train.epochs=7"], file)
-    base = recipe("atomic")
-    assert config == base.replace(
-        features=base.features.replace(size_px=256),
-        predictor=base.predictor.replace(train=base.predictor.train.replace(epochs=7, patience=None)),
-    )
-
-
-def test_a_wrong_file_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path) -> None:
-    file = tmp_path / "exp.toml"
-    for content, fault in (
-        ("size_px = 256\n", "size_px is outside any table; write"),
-        ("[features]\nsize = 256\n", r"exp.toml, features.size: no such setting; did you mean .*features.size_px"),
-        ("[features\n", "cannot be read: no TOML"),
-        ("[features]\nsize_px = 17\n", "features.size_px is 17: "),
-        ("[features.size_px]\nx = 1\n", "no such setting"),
-    ):
-        file.write_text(content)
-        with pytest.raises(InputError, match=fault):
-            configure("atomic", [], file)
-
-
 def test_a_terminal_that_lacks_a_sign_shows_another_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen before: under LC_ALL=C a finished run ended with a traceback about the dagger of a row."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(sys, "argv", ["trajpilot", "config", "show", "cooking†"])
+    monkeypatch.setattr(sys, "argv", ["trajpilot", "config", "cooking†"])
     with pytest.raises(SystemExit) as ended:
         main()
     terminal.seek(0)

@@ -28,7 +28,7 @@ ENDLESS = "9" * DIGITS
 NOT_UTF8 = os.fsdecode(b"name-\xff-\xfe")
 """A file name whose bytes are not UTF-8, as Python hands it over."""
 TEXTS = {"loop": "loop/x", "bytes": NOT_UTF8, "nested": NESTED, "digits": ENDLESS}
-"""What each argument of each command is once; of --set the value of a setting, of --config the name of a file."""
+"""What each argument of each command is once; of --set the value of a setting."""
 GIVEN = {
     "data": "corpus",
     "first": "root",
@@ -47,12 +47,6 @@ STATUS_1 = {"verify", "doctor"}
 """Commands whose status 1 says that they found something."""
 ERROR = re.compile(r"^error: |─ Error ─", re.MULTILINE)
 """Our own sentence, or that of the parser of arguments."""
-FILES = {
-    "loop": b'[features]\ncheckpoint = "loop/x"\n',
-    "bytes": b'[features]\ncheckpoint = "\xff"\n',
-    "nested": f"[features]\nsize_px = {NESTED}\n".encode(),
-    "digits": f"[features]\nsize_px = {ENDLESS}\n".encode(),
-}
 NOTES = {
     "nested": NESTED.encode(),
     "objects": OBJECTS.encode(),
@@ -67,7 +61,7 @@ READERS = {
     LAST_RUN: (["status"], ["plan"], ["doctor"]),
     "artifacts/ingest/current": (["status", "--data=corpus"], ["verify"], ["gc"], ["export"], ["poses", "step"]),
     "artifacts/ingest/x/manifest.json": (["verify"], ["gc"], ["compare", "--metric=M@1", "ROOT@x", "ROOT@x"]),
-    "world/world.json": (["demo", "--world=tiny"], ["simulate", "ROOT/world"]),
+    "world/world.json": (["demo", "--world=tiny"],),
 }
 """Commands that read what lies there below a root."""
 Calls = Iterator[list[str]]
@@ -96,9 +90,8 @@ def call(words: tuple[str, ...], params: list[Any], hostile: Any, text: str) -> 
 
 def of_arguments() -> Calls:
     for words, params in commands():
-        for one, (name, text) in product(params, TEXTS.items()):
-            value = {"--set": f"features.size_px={text}", "--config": f"{name}.toml"}.get(one.opts[0], text)
-            yield call(words, params, one, value)
+        for one, text in product(params, TEXTS.values()):
+            yield call(words, params, one, f"features.size_px={text}" if one.opts[0] == "--set" else text)
 
 
 def of_roots() -> Calls:
@@ -121,8 +114,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stray = folder / "root" / "artifacts" / "ingest" / NOT_UTF8
     stray.parent.mkdir(parents=True)
     stray.touch()
-    for name, content in FILES.items():
-        (folder / f"{name}.toml").write_bytes(content)
     for number, place in enumerate(READERS):
         for name, content in NOTES.items():
             target = folder / f"root-{number}-{name}" / place

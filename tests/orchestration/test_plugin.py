@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from checkout import CHECKOUT
-from fake_server import HEADER, Fake
+from fake_server import HEADER, LOGIN, Fake
 
 from deployments.prefect_plugin import missing_server, needs_server, with_full_name
-from deployments.settings import authorization
+from deployments.settings import authorization, server_login
+from trajpilot_core.errors import InputError
 
 
 def test_a_bare_name_is_written_out_wherever_it_stands() -> None:
@@ -48,11 +50,28 @@ def test_only_a_deployment_of_ours_needs_a_server_that_is_named() -> None:
 
 
 def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fake]) -> None:
-    assert "it needs one, and none is set" in str(missing_server(fake.url, None))
+    assert "it needs a login, and none is set" in str(missing_server(fake.url, None))
     refused = str(missing_server(fake.url, authorization("me:secret-word", None)))
     assert missing_server(fake.url, HEADER) is None
     assert "rejects this login" in refused
     assert "secret-word" not in refused
+    fake.moved_to = fake.url.replace("/api", "/elsewhere")
+    assert "HTTP 302; start it" in str(missing_server(fake.url, HEADER)), "a login is not sent elsewhere"
+
+
+def test_the_key_of_a_cloud_is_sent_and_a_login_beside_it_is_refused(
+    fake: type[Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.header = "Bearer canary-key"
+    assert missing_server(fake.url, authorization(None, "canary-key")) is None
+    assert "rejects this login" in str(missing_server(fake.url, authorization(None, "canary-other")))
+    monkeypatch.setenv("PREFECT_API_URL", fake.url)
+    monkeypatch.setenv("PREFECT_API_KEY", "canary-key")
+    monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
+    assert server_login() == fake.header
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", LOGIN)
+    with pytest.raises(InputError, match="are both set"):
+        server_login()
 
 
 def test_the_literal_command_without_a_server_ends_in_one_sentence(tmp_path: Path) -> None:
@@ -65,34 +84,3 @@ def test_the_literal_command_without_a_server_ends_in_one_sentence(tmp_path: Pat
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
     assert not list(tmp_path.rglob("prefect.db"))
     assert "start it" in str(missing_server("http://127.0.0.1:1/api", None))
-
-
-WATCHED = """
-import asyncio, sys
-from types import SimpleNamespace
-from uuid import uuid4
-from prefect.cli import flow_runs_watching
-from prefect.states import Completed, Failed
-from rich.console import Console
-from deployments.prefect_plugin import print_reasons
-
-async def watch(flow_run_id, console, timeout=None):
-    return SimpleNamespace(state=STATES[timeout])
-
-STATES = [Failed(message="StagesFailedError: scorer failed: [planted]\\n in two"), Completed(message="all stages")]
-flow_runs_watching.watch_flow_run = watch
-for told in (False, True):
-    print(told)
-    sys.modules.pop("prefect.cli.deployment", None)
-    if told:
-        print_reasons()
-    import prefect.cli.deployment
-    for case in range(len(STATES)):
-        asyncio.run(sys.modules["prefect.cli.deployment"].watch_flow_run(uuid4(), Console(), timeout=case))
-"""
-
-
-def test_watching_ends_with_the_reason_of_a_failure_alone() -> None:
-    command = [sys.executable, "-c", WATCHED]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.splitlines() == ["False", "True", "Failed: StagesFailedError: scorer failed: [planted] in two"]

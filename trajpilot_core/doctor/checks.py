@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,11 +20,11 @@ from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.engine.needs import Needs, advice, size_text
 from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.resolve import gpu_number, resolve_device
-from trajpilot_core.errors import InputError, StoreError, StoreIOError, command, shown
+from trajpilot_core.errors import InputError, StoreError, command, shown
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.corpus_files import Corpus, open_corpus
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.lock import existing_folder, root_lock
+from trajpilot_core.store.lock import existing_folder
 
 HealthVerdict = Literal["ok", "note", "bad"]
 PROJECT = "trajpilot"
@@ -47,32 +46,26 @@ class HealthFinding:
     """How to fix it."""
 
 
-def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]:
-    """Compare the installed packages with the declared ones; one row if all match, else one for each mismatch.
+def check_packages(declared: Sequence[str] | None = None) -> HealthFinding:
+    """Compare the installed packages with the declared ones.
 
     Args:
         declared: requirements such as `numpy>=2.0`; None: those of the installed project.
     """
-    try:
-        wanted = [Requirement(text) for text in declared or metadata.requires(PROJECT) or []]
-    except metadata.PackageNotFoundError:
-        todo = "pip install -e . in the checkout"
-        return [HealthFinding("packages", f"{PROJECT} installed", "not installed", "bad", todo)]
-    needed = [
-        requirement
-        for requirement in wanted
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    ]
-    bad = []
+    requirements = map(Requirement, declared or metadata.requires(PROJECT) or [])
+    needed = [row for row in requirements if row.marker is None or row.marker.evaluate({"extra": ""})]
+    wrong = []
     for requirement in needed:
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            version = "absent"
-        if version == "absent" or not requirement.specifier.contains(version.split("+")[0], prereleases=True):
-            expected, todo = str(requirement.specifier) or "installed", "pip install -r requirements.lock"
-            bad.append(HealthFinding(f"package {requirement.name}", expected, version, "bad", todo))
-    return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all installed", "ok")]
+            wrong.append(f"{requirement.name} absent")
+        else:
+            if not requirement.specifier.contains(version, prereleases=True):
+                wrong.append(f"{requirement.name} {version}, not {requirement.specifier}")
+    todo = "pip install -r requirements.lock" if wrong else ""
+    found = "; ".join(wrong) or "all installed"
+    return HealthFinding("packages", f"{len(needed)} as declared", found, "bad" if wrong else "ok", todo)
 
 
 def check_device(device: str) -> HealthFinding:
@@ -82,98 +75,82 @@ def check_device(device: str) -> HealthFinding:
         device: auto, cpu, cuda or cuda:<number>, as for a run.
     """
     build = "absent" if importlib.util.find_spec("torch") is None else metadata.version("torch")
+    listed = gpus()
+    known = f"torch {build}; {'; '.join(listed) or 'no driver'}"
     try:
         used = resolve_device(device)
     except InputError as error:
-        return HealthFinding("GPU", f"one, for --device {device}", f"torch {build}; {gpus()}", "bad", str(error))
+        return HealthFinding("GPU", f"one, for --device {device}", known, "bad", str(error))
     expected = "one that torch can use" if device.startswith("cuda") else "optional; used if there is one"
-    idle = used == "cpu" and device == "auto" and gpus() != "no driver"
+    idle = used == "cpu" and device == "auto" and listed
     todo = "install the CUDA build of torch to use it" if idle else ""
-    return HealthFinding("GPU", expected, f"{used}; torch {build}; {gpus()}", "note" if idle else "ok", todo)
+    return HealthFinding("GPU", expected, f"{used}; {known}", "note" if idle else "ok", todo)
 
 
-def gpus() -> str:
-    """List the GPUs that the driver reports."""
-    try:
-        return "; ".join(asked_driver("name,memory.total")) or "no driver"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the driver does not answer ({type(error).__name__})"
-
-
-def asked_driver(fields: str, form: str = "") -> list[str]:
-    """Return what nvidia-smi prints for each GPU, one line each; empty without a driver.
-
-    Args:
-        fields: as its option `--query-gpu` names them.
-        form: further forms of its option `--format`.
-    """
+def gpus() -> list[str]:
+    """Return name and memory of each GPU that the driver reports, as nvidia-smi prints them; empty without a driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    arguments = [tool, f"--query-gpu={fields}", f"--format=csv,noheader{form}"]
-    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=30)
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+    arguments = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"the driver does not answer ({type(error).__name__})"]
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> list[HealthFinding]:
-    """Compare the memory, GPU memory and disk space of the last run of each stage with what is free; stops no run.
+    """Compare the memory, GPU memory and disk space of the last run of each stage with this machine; stops no run.
 
     Args:
         needs: stage -> what it last used, scaled; None: it never ran below the root.
-        device: `cpu`, `cuda` or `cuda:<number>`; the total memory of the GPU is compared.
+        device: as for a run; the total memory of the GPU is compared.
         root: folder or address; the free space of an object store is unknown.
     """
-    kinds = {"memory": free_memory()}
-    if device.startswith("cuda"):
-        listed, number = asked_driver("memory.total", ",nounits"), gpu_number(device)
-        line = listed[number] if number < len(listed) else ""
-        kinds["gpu"] = int(line) << 20 if line.isdigit() else None
+    ran = {name: of_stage for name, of_stage in needs.items() if of_stage is not None}
+    unknown = f"first run: unknown{f' for {len(needs) - len(ran)} of {len(needs)}' if ran else ''}"
+    findings = []
+    for kind, available in amounts(device, root).items():
+        took = {name: getattr(of_stage, kind) or 0 for name, of_stage in ran.items()}
+        most = max(took, key=lambda name: took[name], default="")
+        expected = [f"{size_text(took[most])} for {most}, by its last run"] if most else []
+        expected += [unknown] if len(ran) < len(needs) else []
+        found = "unknown on this system" if available is None else f"{size_text(available)} available"
+        todo = ""
+        if most and available is not None and took[most] > available:
+            todo = f"free some, `{command('gc', '--root', shown(Path(root)))}` for one, or choose another --root"
+            todo = todo if kind == "disk" else advice(EVERY_STAGE[most])
+        verdict: HealthVerdict = "note" if todo or available is None else "ok"
+        what = "GPU memory" if kind == "gpu" else kind
+        findings.append(HealthFinding(what, "; ".join(expected), found, verdict, todo))
+    return findings
+
+
+def amounts(device: str, root: str) -> dict[str, int | None]:
+    """Return the bytes available on this machine for each kind of need that can be compared; None: unknown."""
+    available = {"memory": free_memory()}
+    listed = gpus() if device != "cpu" else []
+    if listed:  # such as "NVIDIA H200, 143771 MiB"
+        number = 0 if device == "auto" else gpu_number(device)
+        size = listed[number].rpartition(", ")[2].removesuffix(" MiB") if number < len(listed) else ""
+        available["gpu"] = int(size) << 20 if size.isdigit() else None
     if "://" not in root:
-        kinds["disk"] = shutil.disk_usage(existing_folder(Path(root))).free
-    return [_compared(kind, needs, available, root) for kind, available in kinds.items()]
+        available["disk"] = shutil.disk_usage(existing_folder(Path(root))).free
+    return available
 
 
-def _compared(kind: str, needs: Mapping[str, Needs | None], available: int | None, root: str) -> HealthFinding:
-    took: dict[str, int] = {
-        name: getattr(of_stage, kind) or 0 for name, of_stage in needs.items() if of_stage is not None
-    }
-    most, n_unknown = max(took, key=lambda name: took[name], default=None), len(needs) - len(took)
-    unknown = f"first run: unknown for {n_unknown} of {len(needs)}" if took else "first run: unknown"
-    known = [] if most is None else [f"{size_text(took[most])} for {most}, by its last run"]
-    what, expected = {"gpu": "GPU memory"}.get(kind, kind), "; ".join([*known, *([unknown] if n_unknown else [])])
-    if available is None:
-        return HealthFinding(what, expected, "unknown on this system", "note")
-    if most is None or took[most] <= available:
-        return HealthFinding(what, expected, f"{size_text(available)} free", "ok")
-    todo = f"free some, `{command('gc', '--root', shown(Path(root)))}` for one, or choose another --root"
-    todo = todo if kind == "disk" else advice(EVERY_STAGE[most])
-    return HealthFinding(what, expected, f"{size_text(available)} free", "note", todo)
-
-
-def check_root(address: str) -> list[HealthFinding]:
-    """Check the folder that a run writes to, which need not exist yet: permissions, and whether a run holds it."""
-    if "://" in address:
-        try:
+def check_root(address: str) -> HealthFinding:
+    """Check the folder that a run writes to, which need not exist yet; of an object store, whether it answers."""
+    try:
+        if "://" in address:
             open_folder(address)
-        except (InputError, StoreError) as error:
-            return [HealthFinding("root", "reachable", "no answer", "bad", str(error))]
-        return [HealthFinding("root", "writable", f"{address}: not checked before a run", "note")]
-    root, place = Path(address), existing_folder(Path(address))
-    try:
+            return HealthFinding("root", "writable", f"{address} answers; not written to before a run", "note")
+        place = existing_folder(Path(address))
         with tempfile.TemporaryFile(dir=place):
-            findings = [HealthFinding("root", f"{place} is writable", "yes", "ok")]
-    except OSError as error:
-        return [HealthFinding("root", f"{place} is writable", str(error.strerror), "bad", "fix its permissions")]
-    try:
-        with root_lock(str(root), 0.0) if root.exists() else nullcontext():
-            return findings
-    except StoreIOError as error:
-        return [*findings, HealthFinding("run", "no other run at work", str(error), "bad", "fix its permissions")]
-    except StoreError as error:
-        return [
-            *findings,
-            HealthFinding("run", "no other run at work", str(error), "note", "a second run waits for it"),
-        ]
+            return HealthFinding("root", "writable", str(place), "ok")
+    except (InputError, StoreError, OSError) as error:
+        return HealthFinding("root", "writable", "no", "bad", f"{error}; fix it or choose another --root")
 
 
 def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
