@@ -29,6 +29,8 @@ LONGEST_TITLE = 110
 def corpus(committed: Committed) -> Drawn:
     """Draw the windows of an ingested corpus by horizon and split."""
     windows = committed.table("ingest", "windows", ("horizon", "split"))
+    if not windows.num_rows:
+        raise NothingToDraw("this corpus has no planning windows; the table of this stage has its counts")
     counts = Counter(zip(windows["split"].to_pylist(), windows["horizon"].to_pylist(), strict=True))
     horizons = sorted(set(windows["horizon"].to_pylist()))
     lines = {split: [(horizon, float(counts[split, horizon])) for horizon in horizons] for split in SPLITS}

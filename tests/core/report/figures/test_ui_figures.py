@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 from checkout import CHECKOUT
 
@@ -21,7 +22,7 @@ from trajpilot_core.report.drawing.charts import Chart, Point, Series, line_char
 from trajpilot_core.report.drawing.svg_grid import MOST_BYTES, Drawn, NotDrawn, NothingToDraw, Picture, fitted, sheet
 from trajpilot_core.report.figures import PICTURES, curves, figures_of
 from trajpilot_core.report.figures.base import Figure, draw
-from trajpilot_core.report.figures.corpus import clips
+from trajpilot_core.report.figures.corpus import clips, corpus
 from trajpilot_core.report.figures.curves import DEV_QUANTITIES
 from trajpilot_core.stages import EVERY_STAGE
 
@@ -53,6 +54,12 @@ def test_every_picture_of_an_empty_root_is_a_reason_that_names_the_stage_to_run(
         for figure in figures_of(stage):
             made = draw(figure, committed)
             assert "run " in made.reason
+
+
+def test_a_corpus_without_planning_windows_says_so_in_place_of_an_empty_chart() -> None:
+    empty = pa.table({"horizon": pa.array([], pa.int64()), "split": pa.array([], pa.string())})
+    with pytest.raises(NothingToDraw, match="no planning windows"):
+        corpus(SimpleNamespace(table=lambda *_: empty))  # type: ignore[arg-type]
 
 
 def test_no_frame_is_decoded_where_the_report_may_show_none(tmp_path: Path) -> None:
