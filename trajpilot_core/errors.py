@@ -46,10 +46,6 @@ class TrainingError(TrajPilotError):
     """A training cannot continue."""
 
 
-class WorkerError(TrajPilotError):
-    """A worker process crashed: it was killed, or out of memory."""
-
-
 class StagesFailedError(TrajPilotError):
     """Stages of a run failed; it names each with its error, and the stages that did not run because of them."""
 
