@@ -43,8 +43,6 @@ POOLS = (CPU_POOL, GPU_POOL)
 """Work pools, as deployments/prefect.yaml names them."""
 WHOLE = "full-pipeline"
 """The flow that runs every stage of its recipe."""
-HEARTBEAT_S = 30
-"""Seconds between heartbeats of a deployed run: the shortest interval that Prefect allows."""
 SILENT_S = 120
 """A run without a heartbeat for this long is marked as crashed (by an automation of `trajpilot deploy`)."""
 UNSTARTED_S = 240

@@ -20,7 +20,7 @@ from deployments.deploy import crash_automations
 from deployments.recipes import RECIPES, over, recipe
 from deployments.recipes.paper import keystep
 from deployments.recipes.simulated import demo, soak
-from deployments.settings import ALWAYS, HEARTBEAT_S
+from deployments.settings import ALWAYS
 from flows.stages import features
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from tasks.artifacts import DATA_CHANGED
@@ -28,6 +28,8 @@ from tasks.group_runs import group_deployment
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
+HEARTBEAT_S = 30
+"""Of a deployed run, as prefect.yaml states it: the shortest interval that Prefect allows."""
 WITH_LOGIN = ("s3://AKIA:word@bucket/x", "s3://word@bucket", "https://h/x?X-Amz-Signature=word")
 
 
