@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +26,8 @@ LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells, and after SIGTERM."""
+SWALLOWED_S = 10.0
+"""Time that a run has to end after Ctrl-C or SIGTERM, before it is ended."""
 NO_SERVER = 2
 """Exit status of a run whose server exited, as for every error that the user can act on."""
 
@@ -94,26 +97,40 @@ def session(config: PipelineConfig, options: RunOptions, what: str, place: Prefe
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into one line and an immediate exit, whatever error they end in.
+    """Turn Ctrl-C and SIGTERM into one line and an exit, whatever becomes of their exception.
 
     At a normal exit Prefect's threads would wait for a server that is gone. A flow passes SIGTERM on to the previous
-    handler, which is this one, so that the embedded server is stopped, too.
+    handler, which is this one, so that the embedded server is stopped, too. Code that we only call can swallow the
+    exception; a run that goes on for `SWALLOWED_S` after the signal is ended by a thread.
     """
-    received: list[int] = []
+    received, over = threading.Event(), threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        received.append(number)
+        received.set()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    except BaseException:
-        if not received:
-            raise
+    def leave() -> None:
         sys.stderr.write("interrupted: finished work is kept; repeat the same command to continue\n")
         sys.stderr.flush()
         os._exit(INTERRUPTED)
+
+    def watch() -> None:
+        received.wait()
+        if not over.wait(SWALLOWED_S):
+            leave()
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    threading.Thread(target=watch, name="interruptible", daemon=True).start()
+    try:
+        yield
+    except BaseException:
+        if not received.is_set():
+            raise
     finally:
+        is_interrupted = received.is_set()
         for number, handler in before.items():
             signal.signal(number, handler)
+        over.set()
+        received.set()
+        if is_interrupted:
+            leave()

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,11 +82,13 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
     wait_for(lambda: servers_over(root) == [], 20.0)
 
 
-def test_an_interrupt_that_ends_in_another_error_is_an_interrupt_all_the_same(
+def test_an_interrupt_ends_the_run_whatever_becomes_of_its_exception(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Seen before: exit 1, where Ctrl-C came while Prefect was starting a flow."""
+    """Seen before: exit 1, where Ctrl-C came while Prefect was starting a flow; exit 0, where it was swallowed."""
     from deployments import session
+
+    ended = threading.Event()
 
     def loses_its_server() -> None:
         try:
@@ -92,10 +96,24 @@ def test_an_interrupt_that_ends_in_another_error_is_an_interrupt_all_the_same(
         except KeyboardInterrupt as error:
             raise RuntimeError("the event loop was closed") from error
 
-    monkeypatch.setattr("os._exit", sys.exit)
-    with pytest.raises(SystemExit) as ended, session.interruptible():
-        loses_its_server()
-    assert ended.value.code == 130
-    assert "interrupted: finished work is kept" in capsys.readouterr().err
+    def goes_on() -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    def goes_on_for_long() -> None:
+        goes_on()
+        assert ended.wait(20.0)
+
+    def leave(status: int) -> None:
+        ended.set()
+        sys.exit(status)
+
+    monkeypatch.setattr("os._exit", leave)
+    monkeypatch.setattr(session, "SWALLOWED_S", 0.1)
+    for work in (loses_its_server, goes_on, goes_on_for_long):
+        with pytest.raises(SystemExit) as left, session.interruptible():
+            work()
+        assert left.value.code == 130
+        assert "interrupted: finished work is kept" in capsys.readouterr().err
     with pytest.raises(RuntimeError, match="of its own"), session.interruptible():
         raise RuntimeError("an error of its own")
