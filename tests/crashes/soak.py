@@ -37,7 +37,7 @@ WARM = (
     "safetensors.torch",
     "trajpilot_core.stages",
     "trajpilot_core.training.scorer_fit",
-    "trajpilot_core.encoders.video.embed",
+    "trajpilot_core.encoders.video.frozen_vjepa",
     "trajpilot_core.report.build",
 )
 """What takes long to import, once for all runs, and nothing that starts threads of its own (polars does)."""

@@ -7,7 +7,6 @@ import io
 import zipfile
 import zlib
 from pickle import UnpicklingError
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.released import NPZ_KEY, ReleasedFeatures
+from trajpilot_core.encoders.video.base import SegmentVector
 from trajpilot_core.errors import TakeFault
 
 LONGEST_FAULT = 160
@@ -35,17 +35,6 @@ REFUSED = (
     NotImplementedError,
 )
 """Errors of torch, numpy and zipfile for files in another format."""
-
-
-class SegmentRows(NamedTuple):
-    """The features of a segment, from the rows of a file."""
-
-    vector: NDArray[np.float32]
-    """(D,)."""
-    spans_s: Array
-    """(R, 2) windows of the averaged rows, seconds."""
-    overhang_s: float
-    """Seconds of these windows outside the segment."""
 
 
 def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
@@ -113,7 +102,7 @@ def refuse_length(n_rows: int, duration_s: float, most_s: float, released: Relea
 
 def segment_tokens(
     rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float, tokens: int
-) -> SegmentRows | None:
+) -> SegmentVector | None:
     """Return, for each of `tokens` equal parts of a segment, the row inside the segment that is nearest to its middle.
 
     None if no row is inside: tokens predict what comes after a segment, which a row beyond its end would reveal.
@@ -128,10 +117,10 @@ def segment_tokens(
         return None
     middles = start_s + (np.arange(tokens) + 0.5) / tokens * (end_s - start_s)
     nearest = inside[np.abs(spans_s[inside].mean(axis=1) - middles[:, None]).argmin(axis=1)]
-    return SegmentRows(rows_ND[nearest].ravel(), spans_s[nearest], 0.0)
+    return SegmentVector(rows_ND[nearest].ravel(), spans_s[nearest], 0.0)
 
 
-def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float) -> SegmentRows:
+def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float) -> SegmentVector:
     """Return the mean of the rows whose window is inside a segment; if there are none, the row with the nearest centre.
 
     Args:
@@ -144,4 +133,4 @@ def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, e
     used = spans_s[inside]
     outside = np.maximum(start_s - used[:, 0], 0) + np.maximum(used[:, 1] - end_s, 0)
     vector = rows_ND[inside].mean(axis=0, dtype=np.float64).astype(np.float32)
-    return SegmentRows(vector, used, float(outside.max()))
+    return SegmentVector(vector, used, float(outside.max()))

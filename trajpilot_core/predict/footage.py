@@ -2,27 +2,23 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.config import RunOptions
 from schemas.predict import PlanQuery
-from schemas.rejects import Reject
+from trajpilot_core.encoders.video.registry import torch_threads
 from trajpilot_core.engine.key import read_notes
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.engine.sink import Sink
-from trajpilot_core.engine.stage import Runtime, Source, Work
+from trajpilot_core.engine.stage import Runtime, Source
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.stages import features
+from trajpilot_core.stages.features import encoded_takes, load_embedder
 from trajpilot_core.video.probe import VideoProbe, probe_many
 from trajpilot_core.video.table import VideoError
 
@@ -103,37 +99,19 @@ def own_take(sha256: str, root: TrainedRoot) -> Take | None:
     return next((take for take in known if notes[take.take_id].files.get(take.video) == sha256), None)
 
 
-@dataclass
-class CaughtShard:
-    """A sink for the stage `features` that keeps the shard in memory instead of writing it."""
-
-    tables: list[pa.Table] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-
-    def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
-        """Keep a shard."""
-        self.tables.append(table)
-        self.rejects += rejects
-
-
 def clip_features(
     footage: Footage, root: TrainedRoot, run: RunOptions, scratch: Path
 ) -> tuple[NDArray[np.float16], str]:
-    """Return the (2, width) features of the Start and the Goal clip, by the stage `features`, and the encoder's digest.
+    """Return the (2, width) features of the Start and the Goal clip, as the stage `features` computes them, and the
+    encoder's digest.
 
     Raises:
         InputError: the frames of a clip cannot be decoded.
         CheckpointError: the models were trained with another encoder.
     """
-    source = Source("query", (footage.path.name,), {"fps": footage.probe.fps, "segments": footage.segments})
-    sink = CaughtShard()
     runtime = Runtime(str(footage.path.parent), resolve_device(run.device), run.workers, scratch)
-    features.run(Work(root.inputs, root.features, (source,), cast(Sink, sink), runtime))
-    table = pa.concat_tables(sink.tables)
-    if table.num_rows != len(CLIPS):
-        why = "; ".join(f"{row.code}: {row.detail}" for row in sink.rejects) or "no vector was returned"
-        raise InputError(f"the clips of {footage.path} cannot be encoded: {why}")
-    digest = str(table["encoder"][0].as_py())
+    embedder = load_embedder(root.features, runtime.device, scratch)
+    digest = embedder.encoder.digest
     known = set(root.inputs.table("features", ("encoder",))["encoder"].to_pylist())
     if known != {digest}:
         raise CheckpointError(
@@ -141,5 +119,10 @@ def clip_features(
             f"of {', '.join(sorted(name[:12] for name in known))}: other weights or another preprocessing; restore "
             f"the checkpoint of the root ({root.features.checkpoint or 'that of the demo'})"
         )
-    vectors = dict(zip(table["segment_id"].to_pylist(), table["vector"].to_pylist(), strict=True))
-    return np.array([vectors[name] for name in CLIPS], np.float16), digest
+    source = Source("query", (footage.path.name,), {"fps": footage.probe.fps, "segments": footage.segments})
+    with torch_threads(root.features):
+        rows, rejects = next(encoded_takes((source,), embedder, runtime)).result()
+    if len(rows) != len(CLIPS):
+        why = "; ".join(f"{row.code}: {row.detail}" for row in rejects)
+        raise InputError(f"the clips of {footage.path} cannot be encoded: {why}")
+    return np.stack([rows[name].vector for name in CLIPS]), digest

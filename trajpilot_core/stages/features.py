@@ -3,8 +3,10 @@
 Released rows need no video, no encoder and no GPU: docs/decisions/released-features.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,15 +21,14 @@ from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.corpora.records.videos import video_of
 from trajpilot_core.corpora.released import RELEASED
-from trajpilot_core.encoders.video.registry import video_encoder_files
-from trajpilot_core.engine.stage import Output, Source, Stage, Work
+from trajpilot_core.encoders.video.base import SegmentVector, VideoEncoder
+from trajpilot_core.encoders.video.registry import load_video_encoder, torch_threads, video_encoder_files
+from trajpilot_core.engine.stage import Output, Runtime, Source, Stage, Work
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
-    from trajpilot_core.encoders.released import SegmentRows
-    from trajpilot_core.encoders.video.embed import Embedder
     from trajpilot_core.video.isolate import Event
 
 NAME, VERSION = "features", 1
@@ -36,6 +37,7 @@ SegmentSpans = list[tuple[str, float, float]]
 """Segments of a take: id, start and end in seconds."""
 WAITING = 2
 """Maximum batches of decoded clips that wait for the encoder."""
+log = logging.getLogger("trajpilot")
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
@@ -68,85 +70,154 @@ def on_gpu(cfg: FeatureConfig) -> bool:
     return cfg.source == "encoded"
 
 
+def run(work: Work[FeatureConfig]) -> None:
+    """Commit a shard of each take as soon as all its clips are encoded, or its released file is read."""
+    cfg, runtime = work.config, work.runtime
+    pending = sorted(work.pending, key=lambda source: source.shard)
+    if cfg.source == "released":
+        run_released(work, pending)
+    elif pending:
+        embedder = load_embedder(cfg, runtime.device, runtime.scratch)
+        schema = features_schema(embedder.encoder.width, embedder.encoder.tokens)
+        with torch_threads(cfg):
+            for done, take in enumerate(encoded_takes(pending, embedder, runtime)):
+                runtime.progress(done, len(pending), "takes")
+                rows, rejects = take.result()
+                table = features_table(schema, take.take_id, embedder.encoder.digest, rows)
+                work.sink.shard(take.take_id, table, rejects, len(take.segments))
+
+
+def features_table(schema: pa.Schema, take: str, encoder: str, rows: dict[str, SegmentVector]) -> pa.Table:
+    """Return the features of one take in float16, by segment id."""
+    vectors = [row.vector for row in rows.values()]
+    flat = np.concatenate(vectors).astype(np.float16) if vectors else np.empty(0, np.float16)
+    columns: dict[str, Any] = {
+        "segment_id": [*rows],
+        "take_id": [take] * len(rows),
+        "encoder": [encoder] * len(rows),
+        "frame_times_s": [row.times_s.ravel().tolist() for row in rows.values()],
+        "overhang_s": [row.overhang_s for row in rows.values()],
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(flat), schema.field("vector").type.list_size),
+    }
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def not_finite(vector: NDArray[Any]) -> str | None:
+    """Return the fault of a vector (D,) with NaN or numbers beyond float16; None: it has none."""
+    with np.errstate(over="ignore"):
+        n_bad = int((~np.isfinite(vector.astype(np.float16))).sum())
+    return f"{n_bad} of {len(vector)} numbers of the vector are not finite in float16" if n_bad else None
+
+
+@dataclass
+class Embedder:
+    """A loaded encoder and its batches; `batch` is halved when memory runs out."""
+
+    encoder: VideoEncoder
+    config: FeatureConfig
+    device: str
+    batch: int
+
+    def embed(self, clips: Sequence[NDArray[np.uint8]]) -> NDArray[np.float16]:
+        """Encode clips (T, size, size, 3) of RGB; returns (B, width) float16.
+
+        Incomplete batches are filled with black clips, so that all calls have one shape and a segment's vector does not
+        depend on its neighbours. When memory runs out, the batch is halved permanently and the call repeated in parts.
+
+        Raises InputError: one clip alone does not fit into memory.
+        """
+        from trajpilot_core.memory import in_parts
+
+        def filled(rows: slice) -> NDArray[np.float16]:
+            part = np.stack(clips[rows])
+            full = np.zeros((self.batch, *part.shape[1:]), np.uint8)
+            full[: len(part)] = part
+            return self.encoder.embed(full)[: len(part)]
+
+        def halved(batch: int) -> None:
+            level = logging.WARNING if self.batch == self.config.batch else logging.DEBUG
+            self.batch = batch
+            log.log(level, "features: out of memory; continuing with batches of %d", batch)
+
+        what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
+        too_large = f"{what} does not fit into the memory of {self.device} with {self.config.model}"
+        advice = "choose a smaller model with --set features.model"
+        return np.concatenate(in_parts(len(clips), self.batch, filled, too_large, advice, halved))
+
+
+def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
+    """Load the encoder of a configuration; one that generates its weights writes them to `scratch`.
+
+    Raises CheckpointError: no checkpoint is set, or it cannot be used.
+    """
+    return Embedder(load_video_encoder(cfg, device, scratch), cfg, device, cfg.batch)
+
+
 @dataclass
 class TakeClips:
-    """State of one take while its clips arrive; dicts are keyed by the number of the segment."""
+    """State of one take while its clips arrive."""
 
     take_id: str
     video: str
-    segments: list[tuple[str, float, float]]
+    segments: SegmentSpans
     waiting: int = 0
     """Clips that are decoded but not encoded yet."""
     ended: bool = False
     lost: Reject | None = None
     """Set if the whole take failed."""
     rejects: list[Reject] = field(default_factory=list)
-    vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)
-    times_s: dict[int, list[float]] = field(default_factory=dict)
+    rows: dict[int, SegmentVector] = field(default_factory=dict)
+    """By the number of the segment."""
+
+    def reject(self, row: int, code: RejectCode, detail: str) -> None:
+        """Reject one segment."""
+        segment = self.segments[row][0]
+        self.rejects.append(reject(NAME, code, self.take_id, detail, segment=segment, source_file=self.video))
+
+    def result(self) -> tuple[dict[str, SegmentVector], list[Reject]]:
+        """Return the vectors by segment id and the rejects of the finished take."""
+        if self.lost is not None:
+            return {}, [self.lost]
+        rows = {self.segments[row][0]: self.rows[row] for row in sorted(self.rows)}
+        return rows, sorted(self.rejects, key=lambda one: one.segment or "")
 
 
-WaitingClip = tuple[TakeClips, int, NDArray[np.uint8]]
-"""Take, number of the segment, frames."""
+WaitingClip = tuple[TakeClips, dict[str, Any], NDArray[np.uint8]]
+"""Take, values of the decoder's event, frames."""
 
 
-def run(work: Work[FeatureConfig]) -> None:
-    """Decode in child processes, encode here, and commit a shard as soon as its take is complete."""
-    from trajpilot_core.encoders.video.embed import load_embedder, torch_threads
+def encoded_takes(pending: Sequence[Source], embedder: Embedder, runtime: Runtime) -> Iterator[TakeClips]:
+    """Decode in child processes, encode here; yield each take once all its clips are encoded.
 
-    cfg = work.config
-    if not work.pending:
-        return
-    if cfg.source == "released":
-        run_released(work)
-        return
-    states = []
-    for source in sorted(work.pending, key=lambda source: source.shard):
-        segments = [tuple(segment) for segment in cast(list[Any], source.facts["segments"])]
-        states.append(TakeClips(source.shard, source.files[0], cast(list[tuple[str, float, float]], segments)))
-    embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
-    with torch_threads(cfg):
-        for done, state in enumerate(_completed(states, work, embedder)):
-            kept = [] if state.lost else sorted(state.vectors)
-            columns: dict[str, list[Any]] = {
-                "segment_id": [state.segments[row][0] for row in kept],
-                "take_id": [state.take_id] * len(kept),
-                "encoder": [embedder.digest] * len(kept),
-                "frame_times_s": [state.times_s[row] for row in kept],
-            }
-            schema, vectors = features_schema(embedder.width, embedder.tokens), [state.vectors[row] for row in kept]
-            table = features_table(schema, columns, vectors)
-            rejects = [state.lost] if state.lost else sorted(state.rejects, key=lambda row: row.segment or "")
-            work.runtime.progress(done, len(states), "takes")
-            work.sink.shard(state.take_id, table, rejects, len(state.segments))
-
-
-def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:
-    """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
+    Batches are filled across segments and takes.
+    """
     from trajpilot_core.store.corpus_files import open_corpus
     from trajpilot_core.training.clip_stream import clip_job
     from trajpilot_core.video.decode import frame_times_s
     from trajpilot_core.video.isolate import local_copies, run_jobs
 
-    cfg = embedder.config
-    fps = {source.shard: cast(float, source.facts["fps"]) for source in work.pending}
-    busy = [state for state in states if state.segments]
-    yield from (state for state in states if not state.segments)
-    jobs = []
-    for state in busy:
-        ends = ((start_s, end_s, fps[state.take_id], cfg.n_frames) for _, start_s, end_s in state.segments)
-        jobs.append(clip_job(state.video, [frame_times_s(*of_clip).tolist() for of_clip in ends], cfg))
+    cfg, busy, jobs = embedder.config, list[TakeClips](), []
+    for source in pending:
+        take, fps = TakeClips(source.shard, source.files[0], segments_of(source)), cast(float, source.facts["fps"])
+        if take.segments:
+            ends = [(start_s, end_s, fps, cfg.n_frames) for _, start_s, end_s in take.segments]
+            times_s = [frame_times_s(*of_clip).tolist() for of_clip in ends]
+            jobs.append(clip_job(take.video, times_s, cfg))
+            busy.append(take)
+        else:
+            yield take
     batch: list[WaitingClip] = []
     events = run_jobs(
         jobs,
-        workers=work.runtime.workers,
+        workers=runtime.workers,
         timeout_s=cfg.decode_timeout_s,
         ahead=WAITING * cfg.batch,
-        around=local_copies(open_corpus(work.runtime.data_root), work.runtime.scratch),
+        around=local_copies(open_corpus(runtime.data_root), runtime.scratch),
     )
     open_takes = set(range(len(busy)))
     for event in events:
         _note(busy[event.job], event, batch)
-        over = len(jobs) == sum(state.ended for state in busy)
+        over = all(take.ended for take in busy)
         if len(batch) == cfg.batch or (over and batch):
             _encode(batch, embedder)
             batch.clear()
@@ -155,78 +226,66 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         yield from (busy[at] for at in finished)
 
 
-def _note(state: TakeClips, event: "Event", batch: list[WaitingClip]) -> None:
+def _note(take: TakeClips, event: "Event", batch: list[WaitingClip]) -> None:
     """Add one decoder event to the take's state and the batch."""
     if event.frames is not None:
-        row = event.values["segment"]
-        state.times_s[row] = event.values["pts_s"]
-        state.waiting += 1
-        batch.append((state, row, event.frames))
+        take.waiting += 1
+        batch.append((take, event.values, event.frames))
     elif event.kind == "fault":
-        code, detail = RejectCode(event.values["code"]), event.values["detail"]
-        state.rejects.append(_segment_reject(state, event.values["segment"], code, detail))
+        take.reject(event.values["segment"], RejectCode(event.values["code"]), event.values["detail"])
     else:
-        state.ended = True
+        take.ended = True
     if event.kind == "failed":
-        code, n_units = RejectCode(event.values["code"]), len(state.segments)
-        detail = event.values["detail"]
-        state.lost = reject(NAME, code, state.take_id, detail, n_units=n_units, source_file=state.video)
+        code, detail, n_units = RejectCode(event.values["code"]), event.values["detail"], len(take.segments)
+        take.lost = reject(NAME, code, take.take_id, detail, n_units=n_units, source_file=take.video)
 
 
-def _segment_reject(state: TakeClips, row: int, code: RejectCode, detail: str) -> Reject:
-    return reject(NAME, code, state.take_id, detail, segment=state.segments[row][0], source_file=state.video)
-
-
-def _encode(batch: list[WaitingClip], embedder: "Embedder") -> None:
+def _encode(batch: list[WaitingClip], embedder: Embedder) -> None:
     """Enter the vectors of a batch in the states of its takes; a vector with NaN or infinity becomes a reject."""
     vectors = embedder.embed([frames for *_, frames in batch])
-    for (state, row, _), vector in zip(batch, vectors, strict=True):
-        state.waiting -= 1
-        if np.isfinite(vector).all():
-            state.vectors[row] = vector
+    for (take, clip, _), vector in zip(batch, vectors, strict=True):
+        take.waiting -= 1
+        if fault := not_finite(vector):
+            take.reject(clip["segment"], RejectCode.FEATURE_NOT_FINITE, fault)
         else:
-            detail = f"{int((~np.isfinite(vector)).sum())} of {len(vector)} numbers of the vector are not finite"
-            state.rejects.append(_segment_reject(state, row, RejectCode.FEATURE_NOT_FINITE, detail))
+            take.rows[clip["segment"]] = SegmentVector(vector, np.array(clip["pts_s"]))
 
 
-def run_released(work: Work[FeatureConfig]) -> None:
+def segments_of(source: Source) -> SegmentSpans:
+    """Return the segments in the facts of a source."""
+    return [tuple(span) for span in cast(list[Any], source.facts["segments"])]
+
+
+def run_released(work: Work[FeatureConfig], pending: Sequence[Source]) -> None:
     """Read the file of each take and commit its shard; a take without a usable file is one reject."""
-    corpus = open_corpus(work.runtime.data_root)
-    pending = sorted(work.pending, key=lambda source: source.shard)
-    for done, source in enumerate(pending):
-        segments = cast(SegmentSpans, [tuple(span) for span in cast(list[Any], source.facts["segments"])])
-        take, n, tokens = source.shard, len(segments), work.config.token_shape[1]
-        try:
-            kept, rejects = finite_rows(take, segments, segment_vectors(corpus, source, segments, work.config))
-        except TakeFault as fault:
-            lost = reject(NAME, fault.code, take, fault.detail, n_units=n, source_file=fault.source_file)
-            kept, rejects = {}, [lost]
-        columns: dict[str, list[Any]] = {
-            "segment_id": [*kept],
-            "take_id": [take] * len(kept),
-            "encoder": [f"released:{work.config.released}"] * len(kept),
-            "frame_times_s": [rows.spans_s.ravel().tolist() for rows in kept.values()],  # start and end of each row
-            "overhang_s": [rows.overhang_s for rows in kept.values()],
-        }
-        schema = features_schema(tokens * RELEASED[work.config.released].width, tokens, ReleasedFeature)
-        table = features_table(schema, columns, [rows.vector for rows in kept.values()])
-        work.sink.shard(take, table, rejects, n)
-        work.runtime.progress(done, len(pending), "takes; released features, nothing is encoded")
-
-
-def features_table(schema: pa.Schema, columns: Mapping[str, list[Any]], vectors: Sequence[NDArray[Any]]) -> pa.Table:
-    """Return the features of one take in float16, from the columns of their segments and their vectors (D,)."""
-    flat = np.concatenate(vectors).astype(np.float16) if vectors else np.empty(0, np.float16)
-    arrays = [pa.array(values, schema.field(name).type) for name, values in columns.items()]
-    arrays.append(
-        pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float16()), schema.field("vector").type.list_size)
+    released, tokens = RELEASED[work.config.released], work.config.token_shape[1]
+    corpus, schema = (
+        open_corpus(work.runtime.data_root),
+        features_schema(tokens * released.width, tokens, ReleasedFeature),
     )
-    return pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)
+    for done, source in enumerate(pending):
+        take, segments, rejects = source.shard, segments_of(source), list[Reject]()
+        kept: dict[str, SegmentVector] = {}
+        try:
+            of_segments = segment_vectors(corpus, source, segments, work.config)
+        except TakeFault as fault:
+            n_units, of_segments = len(segments), []
+            rejects.append(reject(NAME, fault.code, take, fault.detail, n_units=n_units, source_file=fault.source_file))
+        for (segment, *_), row in zip(segments, of_segments, strict=False):
+            if isinstance(row, str):
+                rejects.append(reject(NAME, RejectCode.FEATURES_OUTSIDE, take, row, segment=segment))
+            elif bad := not_finite(row.vector):
+                rejects.append(reject(NAME, RejectCode.FEATURE_NOT_FINITE, take, bad, segment=segment))
+            else:
+                kept[segment] = row
+        table = features_table(schema, take, f"released:{released.name}", kept)
+        work.sink.shard(take, table, rejects, len(segments))
+        work.runtime.progress(done, len(pending), "takes; released features, nothing is encoded")
 
 
 def segment_vectors(
     corpus: Corpus, source: Source, segments: SegmentSpans, cfg: FeatureConfig
-) -> "list[SegmentRows | str]":
+) -> list[SegmentVector | str]:
     """Return the rows of each segment of a take, or where tokens are kept and no row is inside it, what is wrong.
 
     Raises TakeFault: its file is missing, damaged, or of another length than its video.
@@ -263,26 +322,6 @@ def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
             continue
     names = " and ".join(paths) or "a file of features, whose name cannot be made of the take's,"
     raise TakeFault(RejectCode.FEATURES_MISSING, f"not there: {names}", paths[0] if paths else None)
-
-
-def finite_rows(
-    take: str, segments: SegmentSpans, of_segments: "list[SegmentRows | str]"
-) -> "tuple[dict[str, SegmentRows], list[Reject]]":
-    """Return the rows by segment, and a reject for each segment without a row or with values beyond float16."""
-    kept: dict[str, SegmentRows] = {}
-    rejects = []
-    for (segment, *_), rows in zip(segments, of_segments, strict=True):
-        if isinstance(rows, str):
-            rejects.append(reject(NAME, RejectCode.FEATURES_OUTSIDE, take, rows, segment=segment))
-            continue
-        with np.errstate(over="ignore"):
-            n_bad = int((~np.isfinite(rows.vector.astype(np.float16))).sum())
-        if n_bad:
-            detail = f"{n_bad} of {len(rows.vector)} numbers of the released rows are not finite in float16"
-            rejects.append(reject(NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segment))
-        else:
-            kept[segment] = rows
-    return kept, rejects
 
 
 STAGE = Stage(

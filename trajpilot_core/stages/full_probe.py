@@ -16,8 +16,8 @@ from schemas.events import CompletedActionToken, ProbeConfig, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData, load_clips
 from trajpilot_core.data.cross_fitting import FINAL
-from trajpilot_core.encoders.video.embed import torch_threads
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
+from trajpilot_core.encoders.video.registry import torch_threads
 from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.metrics.epic_kitchens import ActionPart

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pretend_device import pretend_cuda
 
 from schemas.config import FeatureConfig
-from trajpilot_core.encoders.video.embed import load_embedder
 from trajpilot_core.encoders.video.frozen_vjepa import encoder_digest, normalised
 from trajpilot_core.encoders.video.vjepa import VjepaEncoder
 from trajpilot_core.errors import CheckpointError, InputError
+from trajpilot_core.stages.features import load_embedder
 
 SMALL = FeatureConfig(model="tiny", size_px=32, batch=4, precision="fp32", resize="swscale")
 Frames = NDArray[np.uint8]

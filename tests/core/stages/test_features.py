@@ -19,11 +19,10 @@ from schemas.annotation import Segment, Take, features_schema
 from schemas.arrow import table_of
 from schemas.config import FeatureConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.encoders.video import embed
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.video.vjepa import SIZES
 from trajpilot_core.engine.stage import Runtime, Work
-from trajpilot_core.stages.features import STAGE, sources
+from trajpilot_core.stages.features import STAGE, Embedder, sources
 from trajpilot_core.store import corpus_files
 from trajpilot_core.video import isolate
 
@@ -257,14 +256,14 @@ def test_a_decoder_that_dies_costs_its_take_only(
 
 @pytest.mark.usefixtures("decoded_here")
 def test_a_vector_that_is_not_finite_is_rejected(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = embed.Embedder.embed
+    kept = Embedder.embed
 
-    def spoiled(self: embed.Embedder, clips: Any) -> Any:
+    def spoiled(self: Embedder, clips: Any) -> Any:
         out = kept(self, clips)
         out[0, 3] = np.inf
         return out
 
-    monkeypatch.setattr(embed.Embedder, "embed", spoiled)
+    monkeypatch.setattr(Embedder, "embed", spoiled)
     shards = features(root, plain(["a"]), tmp_path, workers=1)
     assert shards.codes("t:a") == [RejectCode.FEATURE_NOT_FINITE] * 2
     assert shards.tables["t:a"].num_rows == 3
@@ -275,16 +274,16 @@ def test_an_interruption_commits_no_take_with_a_clip_on_its_way(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the second batch, which ends take a and begins take b, is interrupted; or the one after it."""
-    kept = embed.Embedder.embed
+    kept = Embedder.embed
     for batches, committed in ((1, {}), (2, {"t:a": 5})):
         count = itertools.count()
 
-        def interrupted(self: embed.Embedder, clips: Any, batches: int = batches, count: Any = count) -> Any:
+        def interrupted(self: Embedder, clips: Any, batches: int = batches, count: Any = count) -> Any:
             if next(count) == batches:
                 raise KeyboardInterrupt
             return kept(self, clips)
 
-        monkeypatch.setattr(embed.Embedder, "embed", interrupted)
+        monkeypatch.setattr(Embedder, "embed", interrupted)
         sink = Shards()
         with pytest.raises(KeyboardInterrupt):
             features(root, plain(), tmp_path, sink=sink)

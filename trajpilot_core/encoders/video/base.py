@@ -3,12 +3,24 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas.config import FeatureConfig
+from trajpilot_core.arrays import Array
+
+
+class SegmentVector(NamedTuple):
+    """The feature of a segment: of a clip, or of the rows of a released file."""
+
+    vector: NDArray[np.float16] | NDArray[np.float32]
+    """(D,)."""
+    times_s: Array
+    """Of its frames, (T,); or (R, 2), the windows of the rows."""
+    overhang_s: float = 0.0
+    """Seconds of these windows outside the segment."""
 
 
 class VideoEncoder(Protocol):

@@ -1,5 +1,7 @@
 """Video encoders: the only list. Does not import torch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.config import FeatureConfig
@@ -78,3 +80,16 @@ def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoE
 def video_encoder_files(cfg: FeatureConfig) -> tuple[str, ...]:
     """Return the absolute path of the encoder's file; empty if it generates its weights."""
     return () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)
+
+
+@contextmanager
+def torch_threads(cfg: FeatureConfig) -> Iterator[None]:
+    """Set the encoder's number of torch threads inside the block."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(video_encoder_spec(cfg).n_threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
