@@ -35,17 +35,15 @@ def requests(
     from trajpilot_core.stages.vlm import write_requests
 
     work = work_of(*asked(root, data and check_corpus(data), recipe, set_, device))
-    written = write_requests(work, out)
-    if not written.n_requests:
+    files, n_waiting = write_requests(work, out)
+    if not files.digests:
         typer.echo("every request has an answer; run the recipe")
         return
-    typer.echo(
-        f"{written.n_requests:,} requests, {written.n_bytes / 1e6:,.1f} MB, in {len(written.files)} files in {out}"
-    )
+    typer.echo(f"{len(files.digests):,} requests, {files.n_bytes / 1e6:,.1f} MB, in {len(files.paths)} files in {out}")
     typer.echo("one folder per model; with vLLM, for each file:")
     typer.echo("vllm run-batch -i IN.jsonl -o OUT.jsonl --model MODEL")
-    if written.n_waiting:
-        typer.echo(f"{written.n_waiting:,} takes have further requests after these: collect, then write again")
+    if n_waiting:
+        typer.echo(f"{n_waiting:,} takes have further requests after these: collect, then write again")
 
 
 @asking.command()
@@ -83,10 +81,7 @@ def export_sft(
     exported = write_training(work, out.absolute())
     for row in exported.rejects:
         typer.echo(f"{row.take}: {row.detail}", err=True)
-    typer.echo(
-        f"{exported.n_conversations:,} conversations of {exported.n_segments:,} training segments, "
-        f"{exported.n_bytes / 1e6:,.1f} MB, in {out}"
-    )
+    typer.echo(f"{exported.n_conversations:,} conversations of {exported.n_segments:,} training segments in {out}")
     typer.echo(f"with LLaMA-Factory, on four GPUs: FORCE_TORCHRUN=1 llamafactory-cli train {out / TRAINER}")
 
 

@@ -20,7 +20,6 @@ from schemas.vlm import (
     VlmConfig,
     VlmCount,
     VlmReply,
-    VlmRequest,
     VlmServer,
 )
 from trajpilot_core.corpora.records.contents import covered_s
@@ -30,19 +29,16 @@ from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import read_text
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.vlm.requests import load_prompts
+from trajpilot_core.vlm.requests import prompts_digest
 
 if TYPE_CHECKING:
-    from trajpilot_core.arrays import Image
-    from trajpilot_core.vlm.parsing import Projection
-    from trajpilot_core.vlm.requests import Asking
+    from trajpilot_core.vlm.clients import Client
+    from trajpilot_core.vlm.payload import RequestFiles
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
 NAME, VERSION, ROWS_VERSION = "vlm", 4, 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
-PART_BYTES = 500 * 10**6
-"""Size after which a new file of requests begins."""
 
 
 def completed(config: PipelineConfig) -> CompletedVlm:
@@ -70,7 +66,7 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
     }
     known = Contributions.read(inputs, ("segments", "windows"), ("scenario",))
     shared = {
-        "prompts": load_prompts().digest,
+        "prompts": prompts_digest(),
         "labels": part_of(inputs, "labels"),
         "training": known.digest(known.train),
         "text bank": part_of(inputs, "text_bank"),
@@ -101,47 +97,55 @@ def run(work: Work[CompletedVlm]) -> None:
         LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.clients import client_of
+    from trajpilot_core.vlm.take import n_questions, rows_of_answers
+
+    for asked in asked_takes(work, client_of(work.config)) if work.pending else ():
+        take_id, (cfg, windows) = asked.source.shard, (work.config, asked.take.windows)
+        rows, rejects = [*rows_of_answers(take_id, asked.units, asked.replies)], [*asked.rejects]
+        n_in = n_questions(windows, cfg.rows, anticipates=cfg.anticipates)
+        if n_lost := n_in - len(rows):
+            code = RejectCode(rejects[0].code) if rejects else RejectCode.DECODE_FAILED
+            detail = f"{n_lost} questions show frames that could not be decoded"
+            rejects.append(reject(NAME, code, take_id, detail, n_units=n_lost, source_file=asked.source.files[0]))
+        work.sink.shard(take_id, table_of(VlmAnswer, rows), rejects, n_in)
+
+
+class AskedTake(NamedTuple):
+    """What was asked about a take, and the answers."""
+
+    source: Source
+    take: "TakeToAsk"
+    units: "Sequence[AskedUnit]"
+    replies: Mapping[str, VlmReply]
+    """By the digest of the request."""
+    rejects: Sequence[Reject]
+    is_waiting: bool
+    """Whether it has further requests, which depend on missing answers to these."""
+
+
+def asked_takes(work: Work[CompletedVlm], client: "Client") -> Iterator[AskedTake]:
+    """Yield the pending takes, each after its requests without an answer were passed to the client.
+
+    Raises LeakError: a prompt contains its answer.
+    """
     from trajpilot_core.vlm.parsing import load_projection
     from trajpilot_core.vlm.payload import AnswerFolder
-    from trajpilot_core.vlm.take import n_questions, replied, rows_of_answers
+    from trajpilot_core.vlm.requests import load_asking
+    from trajpilot_core.vlm.take import first_round, recognised, replied, second_round
 
-    if not work.pending:
-        return
-    cfg, asking = work.config, asking_of(work.inputs, work.config)
+    cfg, asking, answers = work.config, load_asking(work.inputs, work.config), AnswerFolder(work.config.answers)
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
-    client = client_of(cfg)
-    answers = AnswerFolder(cfg.answers)
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
         take, images, rejects = take_of(source, work)
-        queries: list[AskedUnit] = []
-        replies: dict[str, VlmReply] = {}
-        for units in rounds(asking, take, bank, replies):
-            replies |= replied(units, images, answers, client)
-            queries += units
-        rows = [*rows_of_answers(source.shard, queries, replies)]
-        n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
-        work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
-
-
-def rounds(
-    asking: "Asking", take: "TakeToAsk", bank: "Projection", replies: Mapping[str, VlmReply]
-) -> "Iterator[list[AskedUnit]]":
-    """Yield the first requests, then those that depend on their answers, which the caller has added to `replies`."""
-    from trajpilot_core.vlm.take import first_round, recognised, second_round
-
-    first = first_round(asking, take)
-    yield first
-    if "qwen_sft_llm" in asking.config.rows:
-        yield second_round(asking, take, recognised(first, replies, bank))
-
-
-def asking_of(inputs: Inputs, cfg: CompletedVlm) -> "Asking":
-    """Read the material that all requests of a run share."""
-    from trajpilot_core.vlm.material import load_material
-    from trajpilot_core.vlm.requests import Asking
-
-    return Asking(cfg, load_prompts(), load_material(inputs))
+        units = first_round(asking, take)
+        replies = replied(units, images, answers, client)
+        has_fills = "qwen_sft_llm" in cfg.rows
+        is_waiting = has_fills and any(unit.request.digest() not in replies for unit in units)
+        if has_fills and not is_waiting:
+            fills = second_round(asking, take, recognised(units, replies, bank))
+            units, replies = [*units, *fills], replies | replied(fills, images, answers, client)
+        yield AskedTake(source, take, units, replies, rejects, is_waiting)
 
 
 def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
@@ -159,15 +163,6 @@ def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mappi
     true = column_by(work.inputs, "segments", "segment_id", "label_id")
     labels = {segment: named[true[segment]] for window in windows for segment in window.segment_ids}
     return TakeToAsk(source.shard, windows, labels, frames.of_segment), frames.images, frames.rejects
-
-
-def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reject]:
-    """Return the rejects of a take: frames that could not be decoded, and the questions lost with them."""
-    if not n_units:
-        return [*rejects]
-    code = RejectCode(rejects[0].code) if rejects else RejectCode.DECODE_FAILED
-    detail = f"{n_units} questions show frames that could not be decoded"
-    return [*rejects, reject(NAME, code, source.shard, detail, n_units=n_units, source_file=source.files[0])]
 
 
 def refuse_settings(config: PipelineConfig) -> None:
@@ -252,72 +247,18 @@ ROWS = Stage(
 )
 
 
-class Written(NamedTuple):
-    """Summary of the written files."""
+def write_requests(work: Work[CompletedVlm], out: Path) -> "tuple[RequestFiles, int]":
+    """Write the requests without an answer to a folder.
 
-    files: list[Path]
-    n_requests: int
-    n_bytes: int
-    n_waiting: int
-    """Takes with further requests that depend on the answers to these."""
-
-
-def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mapping[str, Image], bool]]":
-    """Yield per take the requests without an answer, their frames, and whether further requests depend on them.
-
-    Raises LeakError: a prompt contains its answer.
-    """
-    from trajpilot_core.vlm.parsing import load_projection
-    from trajpilot_core.vlm.payload import AnswerFolder
-
-    cfg, asking = work.config, asking_of(work.inputs, work.config)
-    bank = load_projection(work.inputs, cfg.text, work.runtime.device)
-    answers = AnswerFolder(cfg.answers)
-    for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
-        work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
-        take, images, _ = take_of(source, work)
-        replies: dict[str, VlmReply] = {}
-        for number, units in enumerate(rounds(asking, take, bank, replies)):
-            wanted = {unit.request.digest(): unit.request for unit in units}
-            open_ = answers.missing(wanted)
-            replies |= {digest: reply for digest in wanted if (reply := answers.get(digest)) is not None}
-            more = number == 0 and "qwen_sft_llm" in cfg.rows and bool(open_)
-            if open_:
-                yield [wanted[digest] for digest in open_], images, more
-            if more:
-                break
-
-
-def write_requests(work: Work[CompletedVlm], out: Path) -> Written:
-    """Write requests without an answer as OpenAI JSONL, one folder per model, in parts.
+    Returns:
+        The files, and the number of takes with further requests that depend on the answers to these.
 
     Raises InputError: the folder has earlier requests, which might be answered twice.
     """
-    from trajpilot_core.vlm.payload import line
+    from trajpilot_core.vlm.payload import RequestFiles
 
-    if any(out.rglob("*.jsonl")):
-        raise InputError(f"{out} already has files of requests; choose a new folder, or remove them")
-    open_files: dict[str, Path] = {}
-    files: list[Path] = []
-    seen: set[str] = set()
-    n_bytes = n_waiting = 0
-    for requests, images, more in missing(work):
-        n_waiting += more
-        for request in requests:
-            if request.digest() in seen:
-                continue
-            seen.add(request.digest())
-            model = request.adapter or request.model
-            path = open_files.get(model)
-            if path is None or path.stat().st_size > PART_BYTES:
-                named = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in model).strip("._")
-                path = out / (named or "model") / f"part-{len(files) + 1:04d}.jsonl"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                open_files[model] = path
-                files.append(path)
-            with path.open("a", encoding="utf-8") as file:
-                n_bytes += file.write(line(request, images) + "\n")
-    return Written(files, len(seen), n_bytes, n_waiting)
+    files = RequestFiles(out)
+    return files, sum(asked.is_waiting for asked in asked_takes(work, files.write))
 
 
 def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[str]]:

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from schemas.vlm import Section, VlmRequest
 from trajpilot_core.errors import LeakError
 from trajpilot_core.vlm.material import PromptMaterial
-from trajpilot_core.vlm.requests import Prompts
+from trajpilot_core.vlm.requests import prompt, prompts
 
 WITHOUT_LABELS: tuple[Section, ...] = ("instruction", "frames", "incomplete")
 """Sections that contain no label except recognised endpoints."""
 
 
 def check_request(
-    request: VlmRequest, hidden: Collection[str], given: Collection[str], material: PromptMaterial, prompts: Prompts
+    request: VlmRequest, hidden: Collection[str], given: Collection[str], material: PromptMaterial
 ) -> None:
     """Refuse a request that leaks.
 
@@ -25,7 +25,7 @@ def check_request(
         LeakError: a hidden label appears outside of bank and sequences, the bank is incomplete or not in alphabetical
             order, or a sequence or an example is not from the training takes.
     """
-    texts = {prompts.text(name, request.items) for name in prompts.texts} | {"START:", "GOAL:", ""}
+    texts = {prompt(name, request.items) for name in prompts()} | {"START:", "GOAL:", ""}
     constants = sorted(texts, key=len, reverse=True)  # the same for all windows with this many labels: they reveal none
     for part in (part for message in request.messages for part in message.parts):
         lines = part.text.splitlines()
@@ -39,18 +39,18 @@ def check_request(
             if leaked:
                 raise LeakError(f"section {part.section} of the prompt contains the hidden label {leaked[0]!r}")
         elif part.section == "bank":
-            listed = _after(lines, prompts.text("bank"))
+            listed = _after(lines, prompt("bank"))
             if tuple(listed) != material.bank:
                 raise LeakError(
                     f"the {len(listed)} labels listed in the prompt are not the {len(material.bank)} of the bank in "
                     "alphabetical order; another order may reveal how frequent labels are"
                 )
         elif part.section == "exemplars":
-            unknown = set(_after(lines, prompts.text("exemplars"))).difference(material.training_labels)
+            unknown = set(_after(lines, prompt("exemplars"))).difference(material.training_labels)
             if unknown:
                 raise LeakError(f"the example {min(unknown)!r} is not a label of a training take")
         else:
-            for line in _after(lines, prompts.text("sequences")):
+            for line in _after(lines, prompt("sequences")):
                 labels = tuple(json.loads(line))
                 if len(labels) != request.items or labels not in material.training_sequences:
                     raise LeakError(f"the sequence {line} is not from a training take")

@@ -6,11 +6,13 @@ Source: paper, appendix on vision-language baselines (content, order and form of
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from schemas.base import canonical_json
 from schemas.vlm import CompletedVlm, Question, Section, VlmMessage, VlmPart, VlmRequest
-from trajpilot_core.vlm.material import AskedWindow, PromptMaterial
+from trajpilot_core.store.reading import Inputs
+from trajpilot_core.vlm.material import AskedWindow, PromptMaterial, load_material
 
 TEMPLATES = Path(__file__).parent / "templates"
 QUESTIONS = ("plan", "anticipate", "segment", "fill_system", "fill", "continue")
@@ -20,27 +22,21 @@ NAMES = QUESTIONS + HEADINGS
 START, GOAL = "START:", "GOAL:"
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """The texts of the templates."""
-
-    texts: Mapping[str, str]
-    """Name -> text; {items} is replaced by the number of labels."""
-
-    def text(self, name: str, items: int = 0) -> str:
-        """Return one text with the number of labels filled in."""
-        return self.texts[name].format(items=items)
-
-    @property
-    def digest(self) -> str:
-        """Sha256 of names and texts: part of every key."""
-        joined = "".join(f"{name}\n{self.texts[name]}\n" for name in NAMES)
-        return hashlib.sha256(joined.encode()).hexdigest()
+@cache
+def prompts() -> Mapping[str, str]:
+    """Return name -> text of the templates."""
+    return {name: (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").strip() for name in NAMES}
 
 
-def load_prompts() -> Prompts:
-    """Read the texts of the templates."""
-    return Prompts({name: (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").strip() for name in NAMES})
+def prompt(name: str, items: int = 0) -> str:
+    """Return one text with the number of labels filled in."""
+    return prompts()[name].format(items=items)
+
+
+def prompts_digest() -> str:
+    """Return the sha256 of names and texts: part of every key."""
+    joined = "".join(f"{name}\n{text}\n" for name, text in prompts().items())
+    return hashlib.sha256(joined.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -48,12 +44,16 @@ class Asking:
     """What all requests of a run share."""
 
     config: CompletedVlm
-    prompts: Prompts
     material: PromptMaterial
 
     def bank(self) -> VlmPart:
         """Return the bank as a part of a prompt."""
-        return listed("bank", self.prompts.text("bank"), self.material.bank)
+        return listed("bank", prompt("bank"), self.material.bank)
+
+
+def load_asking(inputs: Inputs, cfg: CompletedVlm) -> Asking:
+    """Read what all requests of a run share."""
+    return Asking(cfg, load_material(inputs))
 
 
 def listed(section: Section, head: str, lines: Sequence[str]) -> VlmPart:
@@ -78,7 +78,7 @@ def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Seq
     frames = [VlmPart(section="frames", text=START, frames=tuple(start))]
     if goal is not None:
         frames.append(VlmPart(section="frames", text=GOAL, frames=tuple(goal)))
-    instruction = VlmPart(section="instruction", text=asking.prompts.text(question, horizon))
+    instruction = VlmPart(section="instruction", text=prompt(question, horizon))
     cfg, bank = asking.config, asking.bank()
     parts = [bank, *frames, instruction] if cfg.bank_first else [*frames, instruction, bank]
     return VlmRequest(
@@ -95,9 +95,9 @@ def segment_request(asking: Asking, segment_id: str, scenario: str, frames: Sequ
     cfg = asking.config
     examples = asking.material.exemplars(segment_id, scenario, cfg.exemplars, cfg.seed)
     parts = [
-        listed("exemplars", asking.prompts.text("exemplars"), examples),
+        listed("exemplars", prompt("exemplars"), examples),
         VlmPart(section="frames", frames=tuple(frames)),
-        VlmPart(section="instruction", text=asking.prompts.text("segment", 1)),
+        VlmPart(section="instruction", text=prompt("segment", 1)),
     ]
     return VlmRequest(
         question="segment",
@@ -119,17 +119,17 @@ def fill_request(
         goal: as `start`.
         has_goal: whether the request contains the goal.
     """
-    cfg, prompts, horizon = asking.config, asking.prompts, window.horizon
+    cfg, horizon = asking.config, window.horizon
     examples = asking.material.sequences(window, scenario, cfg.sequences, cfg.seed)
     ends: list[str | int] = [start or -1, *[-1] * (horizon - 2), (goal or -1) if has_goal else -1]
     parts = [
-        listed("sequences", prompts.text("sequences"), [canonical_json(list(labels)) for labels in examples]),
-        VlmPart(section="instruction", text=prompts.text("fill" if has_goal else "continue", horizon)),
-        VlmPart(section="incomplete", text=f"{prompts.text('incomplete')}\n{canonical_json(list(ends))}"),
+        listed("sequences", prompt("sequences"), [canonical_json(list(labels)) for labels in examples]),
+        VlmPart(section="instruction", text=prompt("fill" if has_goal else "continue", horizon)),
+        VlmPart(section="incomplete", text=f"{prompt('incomplete')}\n{canonical_json(list(ends))}"),
     ]
     parts = parts if examples else parts[1:]
     ordered = [asking.bank(), *parts] if cfg.bank_first else [*parts, asking.bank()]
-    system = VlmPart(section="instruction", text=prompts.text("fill_system"))
+    system = VlmPart(section="instruction", text=prompt("fill_system"))
     return VlmRequest(
         question="fill" if has_goal else "continue",
         model=cfg.filler,

@@ -97,7 +97,7 @@ def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str |
 
 def _lint(asking: Asking, take: TakeToAsk, request: VlmRequest, segments: Sequence[str], given: Sequence[str]) -> None:
     hidden = [take.true_labels[segment] for segment in segments]
-    check_request(request, hidden, given, asking.material, asking.prompts)
+    check_request(request, hidden, given, asking.material)
 
 
 def recognised(units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank: Projection) -> dict[str, str | None]:

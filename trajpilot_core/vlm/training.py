@@ -18,10 +18,9 @@ from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import CompletedVlm, VlmRequest
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
-from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.linter import check_request
-from trajpilot_core.vlm.material import NAME, load_material, take_frames
-from trajpilot_core.vlm.requests import Asking, load_prompts, segment_request
+from trajpilot_core.vlm.material import NAME, take_frames
+from trajpilot_core.vlm.requests import Asking, load_asking, prompt, prompts_digest, segment_request
 
 SEGMENTS, IMAGES, TRAINER, NOTE = "segments", "images", "lora.yaml", "export.json"
 """What is in the folder of an export; the first is also the name of the data set."""
@@ -37,7 +36,6 @@ class Exported(NamedTuple):
     n_segments: int
     """Training segments of the corpus: conversations and rejects together."""
     n_conversations: int
-    n_bytes: int
     rejects: list[Reject]
 
 
@@ -50,9 +48,9 @@ def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], as
     """
     if take["split"] != "train":
         raise LeakError(f"{take['take_id']} is a take of {take['split']}; the recogniser learns from training takes")
-    check_request(request, [answer], (), asking.material, asking.prompts)
+    check_request(request, [answer], (), asking.material)
     others = frozenset(asking.material.labels_outside.get(take["scenario"], asking.material.training_labels))
-    (message,), heading = request.messages, asking.prompts.text("exemplars")
+    (message,), heading = request.messages, prompt("exemplars")
     examples = [part.text.removeprefix(heading) for part in message.parts if part.section == "exemplars"]
     labels = [line for text in examples for line in text.splitlines() if line and line not in others]
     if labels:
@@ -66,7 +64,7 @@ def write_training(work: Work[CompletedVlm], out: Path) -> Exported:
         InputError: the folder is that of an export with other settings or other takes.
         LeakError: a conversation leaks.
     """
-    asking = Asking(work.config, load_prompts(), load_material(work.inputs))
+    asking = load_asking(work.inputs, work.config)
     named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}
     takes = {row["take_id"]: row for row in work.inputs.table("takes").to_pylist()}
     columns = ["segment_id", "take_id", "start_s", "end_s", "label_id"]
@@ -76,22 +74,20 @@ def write_training(work: Work[CompletedVlm], out: Path) -> Exported:
             segments[row["take_id"]].append({**row, "label": named[row["label_id"]]})
     if not segments:
         raise InputError("no training take has a segment; look at the rejects of ingest")
-    note = {"settings": work.config.content(), "prompts": asking.prompts.digest, "takes": sorted(segments)}
+    note = {"settings": work.config.content(), "prompts": prompts_digest(), "takes": sorted(segments)}
     start(out, note, work.config)
-    n_conversations, n_bytes, rejects = 0, 0, []
+    n_conversations, rejects = 0, []
     for done, take_id in enumerate(sorted(segments)):
         work.runtime.progress(done, len(segments), f"takes; {take_id}")
         part = out / SEGMENTS / f"{take_id.replace(':', '_')}.jsonl"
         if not part.exists():
             write_take(work, asking, takes[take_id], segments[take_id], part)
-        lines = [parse_json(line, part.name) for line in part.read_text(encoding="utf-8").splitlines()]
-        n_conversations += len(lines)
-        n_bytes += part.stat().st_size + sum((out / name).stat().st_size for line in lines for name in line["images"])
-        n_lost, code = len(segments[take_id]) - len(lines), RejectCode.DECODE_FAILED
+        n_kept, code = len(part.read_text(encoding="utf-8").splitlines()), RejectCode.DECODE_FAILED
+        n_conversations, n_lost = n_conversations + n_kept, len(segments[take_id]) - n_kept
         if n_lost:
             detail, video = f"{n_lost} segments have frames that could not be decoded", takes[take_id]["video"]
             rejects.append(reject(NAME, code, take_id, detail, n_units=n_lost, source_file=video))
-    return Exported(sum(map(len, segments.values())), n_conversations, n_bytes, rejects)
+    return Exported(sum(map(len, segments.values())), n_conversations, rejects)
 
 
 def start(out: Path, note: dict[str, Any], cfg: CompletedVlm) -> None:

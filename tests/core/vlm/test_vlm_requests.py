@@ -16,13 +16,14 @@ from trajpilot_core.errors import InputError, LeakError, StoreError
 from trajpilot_core.stages import vlm
 from trajpilot_core.stages.vlm import collect, write_requests
 from trajpilot_core.vlm.linter import check_request
-from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
+from trajpilot_core.vlm.material import AskedWindow, sampled
 from trajpilot_core.vlm.parsing import parse_label, parse_sequence
 from trajpilot_core.vlm.payload import AnswerFolder, line, replies_in
 from trajpilot_core.vlm.requests import (
     Asking,
     fill_request,
-    load_prompts,
+    load_asking,
+    prompt,
     segment_request,
     window_request,
 )
@@ -32,7 +33,7 @@ BOTH = ("qwen_zs", "qwen_sft_llm")
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Asking:
-    return Asking(settings(tmp_path), load_prompts(), load_material(world()))
+    return load_asking(world(), settings(tmp_path))
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_what_is_sampled_follows_from_the_name_alone() -> None:
 
 def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window, subtests: pytest.Subtests) -> None:
     """A goal that was not recognised, an order of the bank that tells frequency, and strangers' labels, too."""
-    truth, said, bank = truth_of(window), asking.prompts.text, asking.material.bank
+    truth, said, bank = truth_of(window), prompt, asking.material.bank
     ends = (truth[0], truth[-1])
     told, blank = request_of(asking, window, *ends), request_of(asking, window)
     shown = window_request(asking, 4, ("a",), ("b",))
@@ -120,10 +121,10 @@ def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window,
         (own, "exemplars", f"{said('exemplars')}\nnever seen in training", (), "not a label of a training take"),
     ]
     for sound, given in ((told, ends), (shown, ())):
-        check_request(sound, truth, given, asking.material, asking.prompts)
+        check_request(sound, truth, given, asking.material)
     for request, section, planted, given, words in faults:
         with subtests.test(words), pytest.raises(LeakError, match=words):
-            check_request(with_part(request, section, planted), truth, given, asking.material, asking.prompts)
+            check_request(with_part(request, section, planted), truth, given, asking.material)
 
 
 def test_a_line_of_a_batch_file_carries_digest_frames_and_greedy_settings(asking: Asking) -> None:
@@ -161,13 +162,12 @@ def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path
     monkeypatch.setattr("trajpilot_core.vlm.material.take_frames", made_up_frames)
     memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
     for number, waits in enumerate((True, False)):
-        written = write_requests(work(memory, cfg, tmp_path), tmp_path / f"out{number}")
-        assert written.n_requests > 0
-        assert bool(written.n_waiting) is waits
-        result = answered(written.files, tmp_path / f"results{number}.jsonl")
-        assert collect([result], cfg.answers) == (written.n_requests, 0, [])
-        assert collect([result], cfg.answers) == (0, written.n_requests, [])
-    assert write_requests(work(memory, cfg, tmp_path), tmp_path / "out2").n_requests == 0
+        written, n_waiting = write_requests(work(memory, cfg, tmp_path), tmp_path / f"out{number}")
+        assert (len(written.digests) > 0, bool(n_waiting)) == (True, waits)
+        result = answered(written.paths, tmp_path / f"results{number}.jsonl")
+        assert collect([result], cfg.answers) == (len(written.digests), 0, [])
+        assert collect([result], cfg.answers) == (0, len(written.digests), [])
+    assert not write_requests(work(memory, cfg, tmp_path), tmp_path / "out2")[0].digests
     with pytest.raises(InputError, match="already has files of requests"):
         write_requests(work(memory, cfg, tmp_path), tmp_path / "out0")
     ask(memory, cfg, tmp_path, monkeypatch)

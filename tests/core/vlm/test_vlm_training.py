@@ -11,9 +11,8 @@ from vlm_fixture import Shards, made_up_frames, settings, text_of, world
 
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError, LeakError
-from trajpilot_core.stages.vlm import asking_of
 from trajpilot_core.vlm.material import TakeFrames
-from trajpilot_core.vlm.requests import segment_request
+from trajpilot_core.vlm.requests import load_asking, segment_request
 from trajpilot_core.vlm.training import Exported, check_training, write_training
 
 
@@ -94,7 +93,7 @@ def test_segments_without_frames_are_rejects_and_rows_balance(tmp_path: Path, mo
 def test_a_test_take_an_example_of_the_own_scenario_and_the_answer_in_the_prompt_are_refused(tmp_path: Path) -> None:
     """The three planted leaks, each in a conversation that is sound without it."""
     memory = world()
-    asking = asking_of(memory, settings(tmp_path))
+    asking = load_asking(memory, settings(tmp_path))
     take = next(row for row in memory.tables["takes"].to_pylist() if row["split"] == "train")
     segment = next(row for row in memory.tables["segments"].to_pylist() if row["take_id"] == take["take_id"])
     answer = text_of(memory)[segment["segment_id"]]
