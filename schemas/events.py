@@ -40,9 +40,9 @@ class ProbeConfig(Record):
     """Clips per step. Source: V-JEPA 2."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the training; auto as in the other trainings. V-JEPA 2 has bf16."""
-    gap_s: float | None = Field(1.0, ge=0)
-    """Stop with an error at a clip whose last frame is less than this many seconds before its action; None: the table
-    lists how many there are. Source: protocol of the corpus."""
+    gap_s: float = Field(1.0, ge=0)
+    """Stop with an error at a clip whose last frame is less than this many seconds before its action. Source: protocol
+    of the corpus."""
     bootstrap: int = Field(2_000, ge=100)
     """Resamples of videos, for the intervals."""
     confidence: float = Field(0.95, gt=0.5, lt=1)

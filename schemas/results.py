@@ -178,21 +178,6 @@ class DecodingChoice(Record):
     """Dev windows; 0: nothing was chosen, and the middle of the grid and the full weight are used."""
 
 
-class MaskCoverage(Record):
-    """Steps of the test windows of one horizon whose true label the mask of their scenario allows; no masked row can
-    answer the others. Source: docs/decisions/closed-vocabulary.md."""
-
-    horizon: int
-    n_windows: int
-    n_windows_unmasked: int
-    """Windows of takes whose scenario occurs in no training take: there every label is allowed."""
-    n_steps: int
-    n_allowed: int
-    n_middle: int
-    """Middle steps."""
-    n_middle_allowed: int
-
-
 class CurvePoint(Record):
     """One point of a training curve."""
 

@@ -69,7 +69,7 @@ def in_splits(name: str, folder: Path) -> dict[str, int]:
 
 
 def test_shots_are_not_planned_and_a_demo_that_asks_for_it_says_so_before_it_writes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="egoexo4d_basketball has no predictor; its stages are ingest, traj"):
+    with pytest.raises(InputError, match="this run has no predictor; its stages are ingest, traj"):
         command.demo(
             root=str(tmp_path / "runs"), world="tiny_basketball", set_=[], only=["predictor"], from_=None, force=[]
         )

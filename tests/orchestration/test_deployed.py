@@ -189,7 +189,7 @@ def test_a_deployed_run_keeps_no_result_and_a_silent_one_is_crashed_after_severa
 
 def test_the_flow_of_one_stage_refuses_to_be_asked_for_others() -> None:
     refusals: list[tuple[dict[str, Any], str]] = [
-        ({"force": ["featurs"]}, "no stage is called featurs; the stages are ingest, "),
+        ({"force": ["featurs"]}, "this run has no featurs; its stages are ingest, "),
         ({"only": ["scorer"]}, "this flow runs features alone, not scorer"),
         ({"from_stage": "scorer"}, "exclude each other"),
         ({"force": ["scorer"]}, "this run includes only features"),
@@ -204,7 +204,7 @@ def test_a_deployed_run_of_a_stage_that_its_corpus_lacks_ends_before_anything_is
 
     asked: list[tuple[Any, dict[str, Any]]] = [(predictor, {}), (full_pipeline, {"only": ["ingest", "predictor"]})]
     for flow, stages in (*asked, (full_pipeline, {"from_stage": "predictor"})):
-        with pytest.raises(InputError, match="egoexo4d_basketball has no predictor; its stages are ingest"):
+        with pytest.raises(InputError, match="this run has no predictor; its stages are ingest"):
             flow.fn(run=RunOptions.model_validate({"recipe": "basketball", "root": str(tmp_path), **stages}))
     assert not list(tmp_path.iterdir())
 

@@ -193,7 +193,7 @@ def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
     assert cells(ask("plan", "--root", root, "--from", "features"), "trajectories")[-1].startswith("not requested; ")
     forced = cells(ask("plan", "--root", root, "--force", "ingest"), "ingest")
     assert (forced[0], forced[2], forced[-1]) == ("stale", "exactly 1", "forced")
-    with pytest.raises(InputError, match="no stage is called cooking"):
+    with pytest.raises(InputError, match="this run has no cooking"):
         ask("plan", "--root", root, "--only", "cooking")
 
 

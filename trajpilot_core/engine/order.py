@@ -32,7 +32,7 @@ def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
     requested = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
     unknown = sorted(set(requested) - set(names))
     if unknown:
-        raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
+        raise InputError(f"this run has no {', '.join(unknown)}; its stages are {', '.join(names)}")
     chosen = [name for name in names if name in run.only] if run.only else names
     if run.from_stage:
         chosen = names[names.index(run.from_stage) :]

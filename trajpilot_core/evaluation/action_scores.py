@@ -125,21 +125,6 @@ def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: s
     return judge_events({row: min(ends) for row, ends in lows.items() if ends}, floor_of, f"{ACTION.id} on test")
 
 
-def check_anticipation(too_late: Mask, gap_s: float | None, protocol_s: float) -> Judgement:
-    """Judge that no clip shows its action.
-
-    Args:
-        too_late: (N,) the last frame is later than `protocol_s` before the action.
-        gap_s: gap that the run demands; None: none.
-        protocol_s: the gap of the corpus' protocol, seconds.
-    """
-    late = int(too_late.sum())
-    detail = f"the last frame of {late:,} of {len(too_late):,} clips is later than {protocol_s:g} s before the action"
-    if gap_s is None or gap_s < protocol_s:
-        detail += "; this run allows that, so its task differs from the corpus' protocol"
-    return Judgement(check="leak: clips end before their actions", verdict="fails" if late else "holds", detail=detail)
-
-
 def check_splits(tested_takes: Sequence[str], fitted_takes: Sequence[str]) -> Judgement:
     """Judge that no scored video was used for fitting or for a choice."""
     shared = sorted(set(tested_takes) & set(fitted_takes))

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from schemas.config import EvaluationConfig
-from schemas.results import DecodingChoice, Headroom, MaskCoverage, SamplingScore, ShuffleScore
+from schemas.results import DecodingChoice, Headroom, SamplingScore, ShuffleScore
 from schemas.training import JointDecodingConfig
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet
-from trajpilot_core.data.transitions import ScenarioMasks
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.methods.planner_models import PlannerRows, planned
 from trajpilot_core.methods.planners import PDPP
@@ -93,29 +92,6 @@ def _best_mid_cosine(own_BME: Tensor, other_BPME: Tensor, valid_BP: Tensor | Non
     if valid_BP is not None:
         cosine_BP = cosine_BP.masked_fill(~valid_BP, -1.0)
     return cosine_BP.amax(dim=1)
-
-
-def mask_coverage(masks: ScenarioMasks, data: PlanningData) -> list[MaskCoverage]:
-    """Count, for every horizon, the steps of the test windows whose true label the mask of their scenario allows."""
-    rows_of_horizon = []
-    for horizon, windows in data.windows.items():
-        rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
-        if not len(rows):
-            continue
-        take_B = windows.take[rows]
-        allowed_BH = masks.of_windows(take_B).gather(1, data.labels[windows.segments[rows]])
-        rows_of_horizon.append(
-            MaskCoverage(
-                horizon=horizon,
-                n_windows=len(rows),
-                n_windows_unmasked=int((~masks.is_known[masks.of_take[take_B]]).sum()),
-                n_steps=allowed_BH.numel(),
-                n_allowed=int(allowed_BH.sum()),
-                n_middle=allowed_BH[:, 1:-1].numel(),
-                n_middle_allowed=int(allowed_BH[:, 1:-1].sum()),
-            )
-        )
-    return rows_of_horizon
 
 
 def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: EvaluationConfig) -> list[ShuffleScore]:

@@ -19,10 +19,10 @@ from torch import Tensor
 from schemas.arrow import arrow_schema
 from schemas.config import CompletedEvaluation
 from schemas.rejects import Reject
-from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
+from schemas.results import DecodingChoice, Headroom, Prediction, SamplingScore, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
-from trajpilot_core.data.transitions import masks_of, with_closed_tables
+from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.evaluation import headroom
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
@@ -83,8 +83,6 @@ class RowsResult(NamedTuple):
     predictions: Iterator[pa.Table]
     """Columns of `Prediction`, predicted as they are read and not kept."""
     figures: RowFigures
-    coverage: list[MaskCoverage]
-    """Numbers of true labels that the masks allow; none where no row is masked."""
     rejects: list[Reject]
     """Test windows that lack a feature or a trajectory."""
     n_in: int
@@ -121,15 +119,13 @@ def predict_all(
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     has_planners = "planner_models" in config.further_entries
     planners = open_planners(inputs, data, chains_of(data)[0], device) if has_planners else None
-    is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
-    coverage = headroom.mask_coverage(masks_of(inputs, data), data) if is_masked else []
     on_device = data.to(device)
     ours = predict_rows(on_device, files, scorers, config, "test", device, progress, planners, figures, threads)
     entries = [entry for entry in config.further_entries if entry in {row.predictions for row in METHODS}]
     others = (with_these_answers(inputs.table(entry).cast(SCHEMA), entry, data) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)
-    return RowsResult(tables, figures, coverage, rejects, n_in, n_out)
+    return RowsResult(tables, figures, rejects, n_in, n_out)
 
 
 def on_one_thread(tables: Iterator[pa.Table], device: str) -> Iterator[pa.Table]:

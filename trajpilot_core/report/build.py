@@ -243,7 +243,6 @@ def _of_gains(shown: Shown, charts: Mapping[ReportSection, Sequence[Chart]]) -> 
     controls = [
         *records_table("Shuffled middle trajectories", read.shuffles),
         *records_table("Samplings of the plans of a row", read.samplings),
-        *records_table("True labels of the test windows that the masks of the scenarios allow", read.mask_coverage),
     ]
     against = [table for id_, table in shown.tables.items() if id_.startswith("against-")]
     pool = records_table("Headroom of the retrieved pool", read.headroom, POOL)

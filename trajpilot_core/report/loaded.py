@@ -21,7 +21,6 @@ from schemas.results import (
     GateRow,
     Headroom,
     Judgement,
-    MaskCoverage,
     Metric,
     PairDistance,
     ProgressShare,
@@ -61,7 +60,6 @@ class Loaded:
     shuffles: list[ShuffleScore]
     samplings: list[SamplingScore]
     decoding: list[DecodingChoice]
-    mask_coverage: list[MaskCoverage]
     pair_distances: list[PairDistance]
     progress_shares: list[ProgressShare]
     vlm_counts: list[VlmCount]

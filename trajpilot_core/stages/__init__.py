@@ -10,7 +10,6 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
     action_token,
     alignment,
@@ -95,16 +94,5 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
 
 
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
-    """Return the names of the stages that `run` selects, in order.
-
-    Raises InputError: a name is not a stage, or not a stage of this corpus.
-    """
-    known = stages_of(config)
-    names = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    other = [name for name in dict.fromkeys(names) if name in EVERY_STAGE and name not in known]
-    if other:
-        raise InputError(
-            f"a run of these settings on the corpus {config.ingest.corpus} has no {', '.join(other)}; its stages are "
-            f"{', '.join(known)}"
-        )
-    return selected_of(known, run)
+    """Return the names of the stages that `run` selects, in order. Raises InputError: a run has no such stage."""
+    return selected_of(stages_of(config), run)

@@ -15,7 +15,6 @@ from schemas.results import (
     GateRow,
     Headroom,
     Judgement,
-    MaskCoverage,
     Metric,
     SamplingScore,
     ScorerChoice,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 LABELS, MODELS = ("labels", "scenario_labels", "label_classes"), ("e_tau", "predictors", "scorers")
 CURVES = ("alignment_curves", "predictor_curves", "scorer_curves")
 READS = (*PLANNING, *LABELS, *MODELS, *CURVES, "scorer_choices")
-SCORED = ("metrics", "ceilings", "judgements", "headroom", "shuffles", "samplings", "decoding", "mask_coverage")
+SCORED = ("metrics", "ceilings", "judgements", "headroom", "shuffles", "samplings", "decoding")
 """Tables that the report shows, with the gate and the outcomes."""
 FURTHER: Mapping[str, tuple[str, ...]] = {
     "planners": ("planner_models", "planners_curves", "descriptions"),
@@ -46,7 +45,7 @@ FURTHER: Mapping[str, tuple[str, ...]] = {
 """Optional stage of planning -> additional reads of a run that has it."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that note the takes they were fitted on."""
-VERSION = 13  # raise when the numbers that this stage writes change
+VERSION = 14  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedEvaluation:
@@ -108,7 +107,6 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     work.sink.table("shuffles", table_of(ShuffleScore, rows.figures.shuffles))
     work.sink.table("samplings", table_of(SamplingScore, rows.figures.samplings))
     work.sink.table("decoding", table_of(DecodingChoice, rows.figures.decoding))
-    work.sink.table("mask_coverage", table_of(MaskCoverage, rows.coverage))
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
     predictions = collected.predictions()

@@ -65,11 +65,6 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     return listed
 
 
-def on_gpu(cfg: FeatureConfig) -> bool:
-    """Return whether an encoder runs; False for released features."""
-    return cfg.source == "encoded"
-
-
 def run(work: Work[FeatureConfig]) -> None:
     """Commit a shard of each take as soon as all its clips are encoded, or its released file is read."""
     cfg, runtime = work.config, work.runtime
@@ -336,7 +331,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     lowers=("features.batch", "features.model"),
-    uses_gpu=on_gpu,
+    uses_gpu=lambda cfg: cfg.source == "encoded",
     video_s=covered_s,
     output=Output("segments", "features", ("segment_id",)),
 )

@@ -59,11 +59,6 @@ def sources(inputs: Inputs, cfg: TextConfig, data_root: str) -> list[Source]:
     return [Source(shard="", files=tuple(sorted((*encoder_files(cfg), *files))))]
 
 
-def on_gpu(cfg: TextConfig) -> bool:
-    """Return whether a model embeds the texts."""
-    return cfg.encoder != "bag_of_words"
-
-
 STAGE = Stage(
     name="text_bank",
     reads=("labels",),
@@ -74,6 +69,6 @@ STAGE = Stage(
     summary="Labels -> unit vectors of a frozen text encoder",
     sources=sources,
     lowers=("text_bank.batch",),
-    uses_gpu=on_gpu,
+    uses_gpu=lambda cfg: cfg.encoder != "bag_of_words",
     output=Output("labels", "text_bank", ("label_id",)),
 )

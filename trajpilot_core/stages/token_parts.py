@@ -56,7 +56,7 @@ ACTIONS = EventKind(
 
 def loaded(work: Work[CompletedActionToken]) -> tuple[TokenRun, ClipData]:
     """Load the clips of a run, as events and as clips."""
-    events, data = load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0)
+    events, data = load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s)
     return TokenRun(work, events, ACTIONS), data
 
 

@@ -52,11 +52,6 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
     return segments
 
 
-def on_gpu(cfg: TrajectoryConfig) -> bool:
-    """Return whether a model estimates the poses."""
-    return cfg.source == "pi3"
-
-
 def run(work: Work[TrajectoryConfig]) -> None:
     """Compute the motions of the pending takes and commit one shard for each."""
     takes = {take.take_id: take for take in rows_of(Take, work.inputs.table("takes"))}
@@ -77,7 +72,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     lowers=("trajectories.pi3.pixel_limit",),
-    uses_gpu=on_gpu,
+    uses_gpu=lambda cfg: cfg.source == "pi3",
     video_s=covered_s,
     narrowed=lambda config: None if config.trajectories.span == "segment" else ("takes", "segments", "details"),
     output=Output("segments", "motions", ("source", "frame", "scale")),

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
-import yaml
-from pydantic import JsonValue
 
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import CompletedVlm, VlmRequest
@@ -20,14 +18,11 @@ from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import NAME, take_frames
-from trajpilot_core.vlm.requests import Asking, load_asking, prompt, prompts_digest, segment_request
+from trajpilot_core.vlm.requests import TEMPLATES, Asking, load_asking, prompt, prompts_digest, segment_request
 
 SEGMENTS, IMAGES, TRAINER, NOTE = "segments", "images", "lora.yaml", "export.json"
 """What is in the folder of an export; the first is also the name of the data set."""
 JPEG_QUALITY = 95
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-LONGEST_TOKENS = 4096
-"""Sixteen frames of 336 x 336 are about 1,800 tokens, 32 examples of style about 300."""
 
 
 class Exported(NamedTuple):
@@ -105,31 +100,10 @@ def start(out: Path, note: dict[str, Any], cfg: CompletedVlm) -> None:
     tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
     listed = {SEGMENTS: {"file_name": SEGMENTS, "formatting": "sharegpt", "columns": columns, "tags": tags}}
     (out / "dataset_info.json").write_text(json.dumps(listed, indent=1), encoding="utf-8")
-    trainer: dict[str, JsonValue] = {
-        "model_name_or_path": cfg.model,
-        "image_max_pixels": cfg.size_px**2,
-        "stage": "sft",
-        "do_train": True,
-        "finetuning_type": "lora",
-        "lora_rank": 8,
-        "lora_alpha": 32,
-        "lora_dropout": 0.05,
-        "lora_target": ",".join(PROJECTIONS),
-        "dataset": SEGMENTS,
-        "dataset_dir": str(out),
-        "template": "qwen3_vl_nothink",
-        "cutoff_len": LONGEST_TOKENS,
-        "train_on_prompt": False,
-        "output_dir": str(out / "adapter"),
-        "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": 4,
-        "learning_rate": 2.0e-5,
-        "num_train_epochs": 1.0,
-        "optim": "adamw_torch",
-        "bf16": True,
-        "seed": 7,
-    }
-    (out / TRAINER).write_text(yaml.safe_dump(trainer, sort_keys=False), encoding="utf-8")
+    quoted = {"model": cfg.model, "out": str(out), "adapter": str(out / "adapter")}
+    trainer = (TEMPLATES / TRAINER).read_text(encoding="utf-8")
+    trainer = trainer.format(pixels=cfg.size_px**2, **{name: json.dumps(value) for name, value in quoted.items()})
+    (out / TRAINER).write_text(trainer, encoding="utf-8")
 
 
 def write_take(

@@ -138,11 +138,11 @@ def test_what_the_trainer_saved_beside_the_weights_stays_inert(folder: Path, mon
     assert not any(Inert in entry for entry in torch.serialization.get_safe_globals() if isinstance(entry, tuple))
     assert "parse_config" not in sys.modules
     monkeypatch.setattr(egovlp, "INERT", ("parse_config.ConfigParser",))
-    with pytest.raises(CheckpointError, match=r"argparse\.Namespace, numpy.*, pathlib\.PosixPath, not allowed"):
+    with pytest.raises(CheckpointError, match=r"cannot be read safely: .*GLOBAL \w+\.\w+"):
         read_checkpoint(path)
 
 
-def test_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
+def test_a_refusal_names_what_is_not_allowed(tmp_path: Path) -> None:
     """That nothing in a checkpoint is executed: tests/core/store/test_hostile_pickles.py."""
 
     class Odd:
@@ -151,7 +151,7 @@ def test_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
 
     own = {"odd": Odd(), "path": Path("/x"), "options": argparse.Namespace(a=1)}
     write_checkpoint(tmp_path, released_layout(roberta()), config=own)
-    with pytest.raises(CheckpointError, match=r"\(it needs os\.getenv, not allowed\)"):
+    with pytest.raises(CheckpointError, match=r"os\.getenv"):
         read_checkpoint(tmp_path / CHECKPOINT)
 
 

@@ -135,11 +135,10 @@ def test_release_2_1_equals_transformers_with_its_rotation_replaced(monkeypatch:
             assert (ours - stock).abs().max() > 1e-2, "the test must be able to tell the releases apart"
 
 
-def test_the_last_level_of_the_hierarchy_is_the_output_and_an_image_has_its_own_embedding() -> None:
+def test_the_last_level_of_the_hierarchy_is_the_output() -> None:
     encoder = randomised(VjepaEncoder(SMALL))
     with torch.inference_mode():
         levels, output = encoder(clips(), hierarchical=True), encoder(clips())
-        assert encoder(clips(frames=1)).shape == (2, 36, 64)
     assert levels.shape == (2, 4 * 36, 4 * 64)
     assert torch.equal(levels[..., -64:], output)
 

@@ -174,7 +174,7 @@ def test_the_stage_writes_every_table_that_it_declares(
 ) -> None:
     lost = reject("evaluation", RejectCode.WINDOW_INCOMPLETE, "egoexo4d:take00009", "no feature")
     parts = (table.slice(at, 1000) for at in range(0, table.num_rows, 1000))
-    made = rows_module.RowsResult(parts, rows_module.RowFigures(rows_of(Headroom, headroom())), [], [lost], 11, 10)
+    made = rows_module.RowsResult(parts, rows_module.RowFigures(rows_of(Headroom, headroom())), [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
     told = {
         name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(small_world).items()}

@@ -10,7 +10,7 @@ from report_page import CFG, Reader, with_metrics
 from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric
+from schemas.results import CurvePoint, Judgement, Metric
 from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.methods import METHODS, anticipation, predictors
 from trajpilot_core.report.build import GROUPS
@@ -105,14 +105,10 @@ def test_ablations_stand_in_tables_of_their_own_and_every_row_in_one(inputs: Tab
 
 
 def test_records_of_the_run_are_tables_of_the_page_and_entries_of_the_json(few: Tables, page: Reader) -> None:
-    numbers = {"n_windows": 20, "n_windows_unmasked": 1, "n_steps": 60, "n_allowed": 54, "n_middle": 20}
-    mask = MaskCoverage(horizon=3, n_middle_allowed=16, **numbers)
-    documents = built(Tables({**few.tables, "mask_coverage": table_of(MaskCoverage, [mask])}), CFG).documents
+    documents = built(few, CFG).documents
     text, written = documents["report.html"].decode(), json.loads(documents["report.json"])
-    for title in ("Distances of segments in the features", "Samplings of the plans", "Shuffled middle", "the masks"):
+    for title in ("Distances of segments in the features", "Samplings of the plans", "Shuffled middle"):
         assert title in text
-    assert [row["n_allowed"] for row in written["mask_coverage"]] == [54]
-    assert "the masks" not in "".join(page.text)
     assert (len(written["samplings"]), len(written["pair_distances"])) == (20, 16)
     assert [(row["horizon"], row["weight"]) for row in written["decoding"]][:3] == [(3, 0.5), (4, 0.5), (5, 1.0)]
 

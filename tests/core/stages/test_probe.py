@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from kitchens_fixture import NEW, SMALL, VIDEOS, Kitchens, kitchens, probed
@@ -13,7 +12,7 @@ from schemas.results import CurvePoint, Judgement
 from schemas.training import TrainConfig
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.action_scores import check_anticipation, check_splits
+from trajpilot_core.evaluation.action_scores import check_splits
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
 from trajpilot_core.training.fit_probe import cosine, grid, probe_task
 
@@ -76,18 +75,13 @@ def test_the_best_trial_on_dev_answers_every_metric_and_leaks_are_noticed(memory
     assert max(dev, key=lambda point: point.value).model == "final/probe"
     assert {row.verdict for row in rows_of(Judgement, memory.tables["probe_checks"])} == {"holds"}
     assert check_splits(["epic:a", "epic:b"], ["epic:b"]).verdict == "fails"
-    assert check_anticipation(np.array([False, True]), None, 1.0).verdict == "fails"
 
 
-def test_clips_that_show_their_action_are_refused_unless_the_run_says_so(tmp_path: Path) -> None:
+def test_clips_that_show_their_action_are_refused(tmp_path: Path) -> None:
     """Planted: windows that end after the action has begun, as the stop anchor makes them."""
     late = kitchens(late_s=1.2)
     with pytest.raises(InputError, match=r"372 of 372 clips is later than 1 s before the action"):
         probed(late, tmp_path / "refused")
-    allowed = probed(late, tmp_path / "allowed", SMALL.replace(gap_s=None, epochs=1))
-    judged = {row.check: row for row in rows_of(Judgement, allowed.tables["probe_checks"])}
-    assert judged["leak: clips end before their actions"].verdict == "fails"
-    assert "its task differs" in judged["leak: clips end before their actions"].detail
 
 
 def test_tokens_of_tested_clips_reach_no_training() -> None:

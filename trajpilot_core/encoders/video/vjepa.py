@@ -116,7 +116,7 @@ class VjepaEncoder(nn.Module):
         self.spec = spec
         self.patch_embed = PatchEmbed(spec.width, TUBELET)
         self.blocks = nn.ModuleList(SelfBlock(spec.width, spec.heads, spec.hidden, NORM_EPS) for _ in range(spec.depth))
-        if spec.release == "2.1":
+        if spec.release == "2.1":  # the weights of images are in the files, and unused
             self.patch_embed_img = PatchEmbed(spec.width, 1)
             self.img_mod_embed = nn.Parameter(torch.zeros(1, 1, spec.width))
             self.video_mod_embed = nn.Parameter(torch.zeros(1, 1, spec.width))
@@ -126,16 +126,14 @@ class VjepaEncoder(nn.Module):
         self._rotations: dict[tuple[int, int, int, torch.device], Rotation] = {}
 
     def forward(self, clip_BCTHW: Tensor, hierarchical: bool = False) -> Tensor:
-        """Encode normalised clips (B, 3, T, H, W); T even, or 1 for an image; H and W multiples of 16.
+        """Encode normalised clips (B, 3, T, H, W); T even, H and W multiples of 16.
 
         Returns (B, N, D); with `hierarchical` (2.1 only) (B, N, 4 D), four normed levels, the output last.
         """
-        frames, is_newer = clip_BCTHW.shape[2], self.spec.release == "2.1"
-        is_image = is_newer and frames == 1
-        x_BND = (self.patch_embed_img if is_image else self.patch_embed)(clip_BCTHW)
+        is_newer, x_BND = self.spec.release == "2.1", self.patch_embed(clip_BCTHW)
         if is_newer:
-            x_BND = x_BND + (self.img_mod_embed if is_image else self.video_mod_embed)
-        grid = (max(1, frames // TUBELET), clip_BCTHW.shape[3] // PATCH_PX, clip_BCTHW.shape[4] // PATCH_PX)
+            x_BND = x_BND + self.video_mod_embed
+        grid = (clip_BCTHW.shape[2] // TUBELET, clip_BCTHW.shape[3] // PATCH_PX, clip_BCTHW.shape[4] // PATCH_PX)
         key = (*grid, x_BND.device)
         if key not in self._rotations:
             cos_Nd, sin_Nd = rope_table(self.spec, *grid)
