@@ -39,7 +39,6 @@ from schemas.annotation import (
     MOTIONS,
     CorpusCount,
     Label,
-    ReleasedFeature,
     ScenarioLabel,
     Segment,
     SegmentDetails,
@@ -503,7 +502,7 @@ def write_features(work: Work[FeatureConfig]) -> None:
     cfg = work.config
     width, tokens = cfg.token_shape
     is_released = cfg.source == "released"
-    schema = features_schema(width, row=ReleasedFeature) if is_released else features_schema(width * tokens, tokens)
+    schema = features_schema(width) if is_released else features_schema(width * tokens, tokens)
     for take, _, segments, labels, rng in shards(work):
         n = segments.num_rows
         values = LABEL_SHARE * effects_of(labels, width * tokens)
@@ -516,7 +515,6 @@ def write_features(work: Work[FeatureConfig]) -> None:
             "take_id": segments["take_id"],
             "encoder": ["rehearsal"] * n,
             "frame_times_s": pa.ListArray.from_arrays(offsets, pa.array(times_s.ravel())),
-            "overhang_s": pa.array(np.zeros(n)),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.float16).ravel()), width * tokens),
         }
         work.sink.shard(take, pa.table({name: columns[name] for name in schema.names}, schema=schema), [], n)

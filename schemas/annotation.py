@@ -221,14 +221,7 @@ class Feature(Record):
     encoder: str
     """Digest of weights and preprocessing."""
     frame_times_s: tuple[float, ...]
-    """Presentation times of the 16 frames that were decoded."""
-
-
-class ReleasedFeature(Feature):
-    """Appearance of one segment from released features; `frame_times_s` holds start and end of each row averaged."""
-
-    overhang_s: float
-    """If no row is inside the segment: seconds by which the one row used extends beyond it; else 0."""
+    """Presentation times of the 16 frames that were decoded; of released features start and end of each row."""
 
 
 class TextVector(Record):
@@ -246,8 +239,6 @@ class StateDescription(Record):
     place: int
     """0 to 2: before; 3 to 5: after."""
     text: str
-    provider: str
-    """`template`, or the digest of the source file."""
 
 
 def motions_schema() -> pa.Schema:
@@ -255,9 +246,9 @@ def motions_schema() -> pa.Schema:
     return arrow_schema(HeadMotions, motions=pa.list_(pa.float32(), MOTIONS * DOF))
 
 
-def features_schema(width: int, tokens: int = 1, row: type[Feature] = Feature) -> pa.Schema:
+def features_schema(width: int, tokens: int = 1) -> pa.Schema:
     """Return the Arrow schema of features: vectors of `width` numbers, `tokens` equal parts each (metadata)."""
-    schema = arrow_schema(row, vector=pa.list_(pa.float16(), width))
+    schema = arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 

@@ -160,7 +160,8 @@ class VideoMotionsConfig(TrajectoryConfig):
     """A second set of head motions, from the video: for the table of pose sources (docs/decisions/poses.md), or from
     the interval before an action (docs/decisions/epic-token.md)."""
 
-    source: PoseSourceName = "pi3"
+    source: VideoSourceName = "pi3"
     """Source of poses: the video, by Pi3 or visual odometry."""
+    span: Literal["segment"] = "segment"
     scale: Literal["auto", "rms", "raw"] = "raw"
     """Lengths are kept as estimated; the table also converts them to the unit of the pose files."""

@@ -117,7 +117,7 @@ def segment_tokens(
         return None
     middles = start_s + (np.arange(tokens) + 0.5) / tokens * (end_s - start_s)
     nearest = inside[np.abs(spans_s[inside].mean(axis=1) - middles[:, None]).argmin(axis=1)]
-    return SegmentVector(rows_ND[nearest].ravel(), spans_s[nearest], 0.0)
+    return SegmentVector(rows_ND[nearest].ravel(), spans_s[nearest])
 
 
 def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float) -> SegmentVector:
@@ -130,7 +130,5 @@ def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, e
     inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))
     if not len(inside):
         inside = np.abs(spans_s.mean(axis=1) - (start_s + end_s) / 2).argmin(keepdims=True)
-    used = spans_s[inside]
-    outside = np.maximum(start_s - used[:, 0], 0) + np.maximum(used[:, 1] - end_s, 0)
     vector = rows_ND[inside].mean(axis=0, dtype=np.float64).astype(np.float32)
-    return SegmentVector(vector, used, float(outside.max()))
+    return SegmentVector(vector, spans_s[inside])

@@ -216,8 +216,8 @@ def _of_settings(cfg: CompletedReport) -> list[str]:
     if cfg.released is not None:
         sentences.append(
             f"Appearance is {cfg.released}: {released_note(cfg.released)}. A row of such a file is longer than many "
-            "segments. It then also covers what happens before and after them, including the step after Start; the "
-            "column overhang_s of the features gives the excess. A file that is shifted by one row cannot be detected."
+            "segments. It then also covers what happens before and after them, including the step after Start. A file "
+            "that is shifted by one row cannot be detected."
         )
     if cfg.windows_per_horizon is not None:
         sentences.append(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from schemas.annotation import ReleasedFeature, Take, features_schema
+from schemas.annotation import Take, features_schema
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.rejects import Reject, RejectCode, reject
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trajpilot_core.video.isolate import Event
 
 NAME, VERSION = "features", 1
-ROWS_VERSION, TOKENS_VERSION = 1, 1  # of released rows: raise when their numbers change; a golden test watches
+ROWS_VERSION = 2  # of released rows: raise when their numbers change
 SegmentSpans = list[tuple[str, float, float]]
 """Segments of a take: id, start and end in seconds."""
 WAITING = 2
@@ -49,9 +49,6 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
     is_encoded = cfg.source == "encoded"
     weights = video_encoder_files(cfg) if is_encoded else ()
-    version = {"rows_version": ROWS_VERSION}
-    if not is_encoded and cfg.token_shape[1] > 1:  # the width of a plugin's encoder is unknown here
-        version["tokens_version"] = TOKENS_VERSION
     listed = []
     for take in rows_of(Take, inputs.table("takes")):
         facts: dict[str, JsonValue] = {"segments": segments.get(take.take_id, [])}
@@ -60,7 +57,7 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
             facts["fps"] = take.fps
         else:
             files = tuple(path for path in RELEASED[cfg.released].files(take) if safe_path(path))
-            facts |= {"duration_s": take.duration_s, **version}
+            facts |= {"duration_s": take.duration_s, "rows_version": ROWS_VERSION}
         listed.append(Source(take.take_id, files, facts))
     return listed
 
@@ -91,10 +88,9 @@ def features_table(schema: pa.Schema, take: str, encoder: str, rows: dict[str, S
         "take_id": [take] * len(rows),
         "encoder": [encoder] * len(rows),
         "frame_times_s": [row.times_s.ravel().tolist() for row in rows.values()],
-        "overhang_s": [row.overhang_s for row in rows.values()],
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(flat), schema.field("vector").type.list_size),
     }
-    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    return pa.table(columns, schema=schema)
 
 
 def not_finite(vector: NDArray[Any]) -> str | None:
@@ -256,7 +252,7 @@ def run_released(work: Work[FeatureConfig], pending: Sequence[Source]) -> None:
     released, tokens = RELEASED[work.config.released], work.config.token_shape[1]
     corpus, schema = (
         open_corpus(work.runtime.data_root),
-        features_schema(tokens * released.width, tokens, ReleasedFeature),
+        features_schema(tokens * released.width, tokens),
     )
     for done, source in enumerate(pending):
         take, segments, rejects = source.shard, segments_of(source), list[Reject]()

@@ -6,13 +6,13 @@ import pyarrow as pa
 from schemas.annotation import descriptions_schema, text_bank_schema
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import TextEncoder
-from trajpilot_core.encoders.text.descriptions import SENTENCES, Descriptions, describe, descriptions_file
+from trajpilot_core.encoders.text.descriptions import SENTENCES, describe, descriptions_file
 from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder
 from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.reading import Inputs
 
-VERSION = 1  # raise when the numbers that this module writes change
+VERSION = 2  # raise when the numbers that this module writes change
 
 
 def run(work: Work[TextConfig]) -> None:
@@ -34,20 +34,19 @@ def run(work: Work[TextConfig]) -> None:
 
 
 def descriptions_table(
-    labels: pa.Table, described: Descriptions | None, encoder: TextEncoder, width: int, batch: int
+    labels: pa.Table, described: dict[str, tuple[str, ...]] | None, encoder: TextEncoder, width: int, batch: int
 ) -> pa.Table:
     """Return the sentences of all labels and their (N, E) unit vectors, label by label; empty without descriptions."""
     schema = descriptions_schema(width)
     if described is None:
         return schema.empty_table()
-    texts = [text for label in labels["label"].to_pylist() for text in described.of[label]]
+    texts = [text for label in labels["label"].to_pylist() for text in described[label]]
     vectors = np.concatenate([encoder.embed(texts[at : at + batch]) for at in range(0, len(texts), batch)])
     each = 2 * SENTENCES
     columns = [
         pa.array(np.repeat(np.array(labels["label_id"].to_pylist(), dtype=object), each), pa.string()),
         pa.array(np.tile(np.arange(each), labels.num_rows)),
         pa.array(texts, pa.string()),
-        pa.array([described.provider] * len(texts), pa.string()),
         pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), width),
     ]
     return pa.table(columns, schema=schema)

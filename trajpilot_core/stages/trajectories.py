@@ -1,5 +1,7 @@
 """Stages `trajectories`, `video_motions`: the head motion of every segment, 16 relative motions from a pose source."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from schemas.annotation import Take
@@ -79,31 +81,16 @@ STAGE = Stage(
 )
 
 
-def second_sources(inputs: Inputs, cfg: VideoMotionsConfig, data_root: str) -> list[Source]:
-    """Return one source per take, as `sources` does.
-
-    Raises InputError: the second source is that of the pose files, or its motions are not those of the segments.
-    """
-    if cfg.source == "aria":
-        raise InputError("video_motions.source=aria: those are the pose files; use pi3 or odometry")
-    if cfg.span != "segment":
-        raise InputError(f"video_motions.span={cfg.span}: the second set is of the segments themselves; use segment")
-    return sources(inputs, cfg, data_root)
-
-
-SECOND = Stage[VideoMotionsConfig](
+SECOND = replace(
+    STAGE,
     name="video_motions",
-    reads=("takes", "segments"),
     writes=("video_motions",),
     config=VideoMotionsConfig,
-    run=run,  # type: ignore[arg-type]  # its settings are those of TrajectoryConfig
-    version=VERSION,
     summary="Videos -> a second set of 16 relative 6-DoF motions a segment, next to those of `trajectories`",
-    shard_by="take",
-    sources=second_sources,
-    pure_sources=True,
     lowers=("video_motions.pi3.pixel_limit",),
     uses_gpu=True,
+    video_s=None,
+    narrowed=None,
     output=Output("segments", "video_motions", ("source", "frame", "scale")),
 )
 """The same from the video, next to the pose files: for the table of pose sources and for the action token."""

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from kitchens_fixture import CFG, SMALL, TEXT, VIDEOS, Kitchens, token_kitchens, with_tokens
+from kitchens_fixture import CFG, TEXT, VIDEOS, Kitchens, token_kitchens, with_tokens
 from planning_world import run_stage
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import CompletedReport
-from schemas.events import TOKEN_CONTROLS, TOKEN_ROWS, CompletedActionToken, ProbeScore, TokenContrast
+from schemas.events import TOKEN_CONTROLS, TOKEN_ROWS, ProbeScore, TokenContrast
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
@@ -49,14 +49,6 @@ SHORT = CFG.replace(epochs=2, train=CFG.train.replace(epochs=1))
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
     """A finished stage, where head motion tells the action and nothing that is seen before it does."""
     return with_tokens(token_kitchens(), tmp_path_factory.mktemp("token"), SHORT)
-
-
-@pytest.fixture
-def other(memory: Kitchens) -> Kitchens:
-    """The same kitchens before the stage, with the finished probe."""
-    kitchens = token_kitchens()
-    kitchens.entries["probe_models"] = memory.entries["probe_models"]
-    return kitchens
 
 
 @pytest.fixture(scope="module")
@@ -186,13 +178,6 @@ def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: Actio
         check_sight([replace(oracle, sees="pixels_motion")], models, events, rows)
 
 
-def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(
-    other: Kitchens, tmp_path: Path
-) -> None:
-    other.tables["motions"] = other.tables["motions"].slice(0, CLIPS)
-    assert with_tokens(other, tmp_path, SHORT.replace(epochs=1)).counts == (372, 372)
-
-
 def test_the_predictor_sees_the_last_second_and_no_predicted_token_and_motion_that_reaches_into_the_gap_is_refused(
     events: ActionEvents,
 ) -> None:
@@ -229,22 +214,14 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
 
 
 def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
-    other: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    memory: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Planted: every chain is fitted on all training clips; what trainings note of themselves shows it."""
     monkeypatch.setattr(EventRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
+    other = token_kitchens()  # before the stage, with the finished probe
+    other.entries["probe_models"] = memory.entries["probe_models"]
     run_stage(action_token.STAGE, SHORT.replace(epochs=1), other, tmp_path)
     assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
-
-
-def test_what_only_the_fine_tuning_reads_trains_no_predictor(memory: Kitchens) -> None:
-    with pytest.raises(InputError, match="without a probe"):
-        action_token.STAGE.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
-    names = {"utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"}
-    assert set(action_token.STAGE.outside_shards) == names <= set(CompletedActionToken.model_fields)
-    for source in action_token.STAGE.sources(memory, CFG, ""):
-        assert "probe_models" not in source.facts
-        assert source.facts["e_tau"] == memory.parts("e_tau")[f"{source.shard.rpartition('/')[0]}/e_tau"]
 
 
 def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens) -> None:

@@ -49,12 +49,6 @@ def run_until_diagnostics(root: Path, memory: Memory) -> Outcome:
     return execute(stages[STAGE], CONFIG, options(root), stages)
 
 
-def test_it_is_computed_once_and_again_where_a_feature_changed(tmp_path: Path) -> None:
-    memory = world()
-    assert [run_until_diagnostics(tmp_path, memory).cached for _ in range(2)] == [False, True]
-    assert not run_until_diagnostics(tmp_path, with_another_feature(memory)).cached
-
-
 def test_a_root_without_an_evaluation_fills_what_its_stages_left_and_not_from_other_features_than_those_that_count(
     tmp_path: Path,
 ) -> None:

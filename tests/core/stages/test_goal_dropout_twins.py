@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from other_run import model_digests
 from planning_fixture import model_files, planning_data
 from planning_world import Memory
 from pydantic import ValidationError
@@ -57,17 +56,6 @@ def twins(root: Path, memory: Memory, tmp_path_factory: pytest.TempPathFactory) 
 
 def planned(root: Path, stages: dict[str, AnyStage], config: PipelineConfig) -> dict[str, PlanRow]:
     return {row.stage: row for row in plan(stages, config, options(root))}
-
-
-def test_switched_on_they_are_trained_and_nothing_else_is_and_so_for_another_probability(
-    root: Path, twins: Path, memory: Memory
-) -> None:
-    before, after = (model_digests(one, "predictor", "predictors") for one in (root, twins))
-    assert before.items() < after.items()
-    assert after.keys() - before.keys() == TWINS
-    assert len(set(after.values())) == len(after)
-    row = planned(twins, stages_on(memory), with_twins(0.25))["predictor"]
-    assert (row.reused, row.compute) == (7, 2)
 
 
 def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(

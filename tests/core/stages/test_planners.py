@@ -268,12 +268,3 @@ def test_a_sequence_is_decoded_under_the_prior_and_without_it_step_by_step(predi
     together, alone = of(predictions, "no_traj").to_pylist(), of(predictions, "no_traj_no_prior").to_pylist()
     assert all(row["decoded_id"] == row["top_ids"][0] for row in alone)
     assert any(a["decoded_id"] != b["decoded_id"] for a, b in zip(together, alone, strict=True))
-
-
-def test_the_bridge_changes_what_is_learned(memory: Memory, tmp_path: Path) -> None:
-    learned, short = [], PREDICT.replace(twin_goal_dropout=None, train=TRAIN.replace(epochs=1))
-    for weight in (0.15, 0.0):
-        own = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
-        run_stage(STAGES["predictor"], short.replace(bridge_weight=weight), own, tmp_path / str(weight))
-        learned.append(own.models("predictors").read("final/s0/traj")["class_head.weight"])
-    assert not np.array_equal(*learned)

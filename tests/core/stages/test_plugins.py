@@ -4,24 +4,20 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from checkout import CHECKOUT
 from egoexo_fixture import pretend_probe, write
 from plugins_fixture import MODULES, PACKAGE, installed, made_up, pip_install
 from synthetic_corpus import SKILL, corpus, predictions
-from synthetic_results import Tables as Memory
 from synthetic_results import built, report_inputs
 from test_features import features, plain, root, vectors, whole
 from test_smallest_corpora import run_all, world
 
-from schemas.arrow import rows_of
 from schemas.config import (
     CompletedEvaluation,
     CompletedReport,
@@ -31,7 +27,6 @@ from schemas.config import (
     RunOptions,
     TextConfig,
 )
-from schemas.results import Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.doctor.weights import check_weights
 from trajpilot_core.encoders.text.base import TextEncoderSpec
@@ -43,19 +38,11 @@ from trajpilot_core.evaluation.comparison import pair
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.plugins import TEXT_ENCODERS, find, load
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
-from trajpilot_core.report.figures import rows as figure_rows
-from trajpilot_core.report.figures.base import draw
-from trajpilot_core.report.summary import summary
-from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import EVERY_STAGE, evaluation, report
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.studies.paper_tables.base import PaperRun
-from trajpilot_core.studies.paper_tables.cells import cells_of
 
 __all__ = ["root"]
 FROM = "@trajpilot-toys==1.0"
@@ -65,19 +52,6 @@ LINES = [
     for take in TAKES
     for i, label in enumerate("xyz")
 ]
-
-
-class Held(NamedTuple):
-    """What a run has committed, in memory."""
-
-    config: PipelineConfig
-    memory: Memory
-
-    def table(self, stage: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        return self.memory.table(name, columns)
-
-    def warning(self) -> str:
-        return "SIMULATED"
 
 
 CONFIG = PipelineConfig().replace(
@@ -176,24 +150,6 @@ def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp
     scores = memory.tables["take_scores"]
     paired = pair(scores, scores, CompletedEvaluation(bootstrap=100))
     assert "most_frequent" in {one.variant for one in paired.metrics}, "`compare` needs no plugin to pair its row"
-
-
-def test_what_the_ui_shows_knows_the_row_or_misses_its_plugin_by_name(site: Path) -> None:
-    tables, config = corpus(n_train=6, n_test=8, n_segments=9), PipelineConfig(evaluation=ROWS)
-    with installed(site), listed(ROWS):
-        memory = report_inputs(tables, draws=100, predicted=predictions(tables, {**SKILL, "most_frequent": 0.3}))
-    found = Held(config, memory)
-    results = results_of(rows_of(Metric, memory.table("metrics")), [])
-    run = PaperRun("runs/a", ATOMIC_CORPUS, results, {}, is_simulated=True)
-    with installed(site):
-        assert "report.html" in summary(found, "report", "report.html")  # type: ignore[arg-type]
-        assert isinstance(draw(figure_rows.ACCURACY, found), Picture)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="the plugin most_frequent"):
-        summary(found, "report", "report.html")  # type: ignore[arg-type]
-    assert cells_of([run]), "the paper's tables have rows of the paper"
-    drawn = draw(figure_rows.ACCURACY, found)  # type: ignore[arg-type]
-    assert isinstance(drawn, NotDrawn)
-    assert "the plugin most_frequent" in drawn.reason
 
 
 def test_a_prediction_knows_which_rows_of_plugins_it_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
+from pydantic import ValidationError
 
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
@@ -20,7 +21,7 @@ from trajpilot_core.evaluation.pose_rows import pose_rows, scores_of, trained_on
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table, verdict
 from trajpilot_core.report.tables.latex import latex_text
 from trajpilot_core.report.tables.table import DAGGER
-from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
+from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources
 from trajpilot_core.store.tensors import tensors_bytes
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
@@ -169,8 +170,8 @@ def test_rows_use_the_segments_that_both_sources_have_and_without_any_nothing_is
     assert [len(kept) for kept in common(own, whole.slice(5))] == [len(own) - 5] * 2
     with pytest.raises(InputError, match="no segment has motions from both"):
         common(own.slice(0, 3), own.slice(3))
-    with pytest.raises(InputError, match="those are the pose files; use pi3 or odometry"):
-        trajectories.second_sources(world, VideoMotionsConfig(source="aria"), "")
+    with pytest.raises(ValidationError, match="'pi3' or 'odometry'"):
+        VideoMotionsConfig(source="aria")
     split = {row["take_id"]: row["split"] for row in world.table("takes").to_pylist()}
     untested = [split[take] != "test" for take in whole["take_id"].to_pylist()]
     memory = Memory({**world.tables, "video_motions": whole.filter(pa.array(untested))}, world.entries)
@@ -206,12 +207,3 @@ def test_trainings_that_workers_share_give_the_bytes_of_one_process(
     )
     run_stage(pose_sources.STAGE, few, world, tmp_path / "planted")
     assert pose_bytes(world) != whole
-
-
-def test_a_training_reads_its_own_seed_s_encoder_and_no_intervals(world: Memory) -> None:
-    world.tables["video_motions"] = from_video(world, turned)
-    found = pose_sources.STAGE.sources(world, CFG, "")
-    assert {source.shard for source in found} == {f"final/s0/{name}" for name in POSE_MODELS}
-    assert found[0].facts["e_tau"] == world.parts("e_tau")["final/s0/e_tau"]
-    names = {"decoding", "bootstrap", "confidence", "seed"}
-    assert set(pose_sources.STAGE.outside_shards) == names <= set(CompletedPoseSources.model_fields)

@@ -201,18 +201,6 @@ def test_nothing_is_done_twice_and_a_moved_run_is_the_same_run(other: Path, seco
     assert counts(run_world(root, whole(), started(moved), until="predictor")) == REUSED
 
 
-def test_other_models_there_are_other_trainings_here(other: Path, second: Path, tmp_path: Path) -> None:
-    root, there = (Path(shutil.copytree(one, tmp_path / one.parent.name)) for one in (second, other))
-    config = started(other)
-    random = config.replace(predictor=config.predictor.replace(pretrained=None))
-    rows = {row.stage: row for row in plan(stages_on(whole()), random, options(root))}
-    assert (rows["predictor"].compute, rows["predictor"].reused) == (N_PREDICTORS, 0)
-    faster = THERE.alignment.replace(train=THERE.alignment.train.replace(lr=0.1))
-    run_world(there, there_world(), THERE.replace(alignment=faster), until="alignment")
-    again = config.replace(alignment=config.alignment.replace(pretrained=output_of(there, "alignment")))
-    assert counts(run_world(root, whole(), again, until="alignment")) == {"alignment": (0, N_E_TAU)}
-
-
 DEV = {"split": "dev"}
 HELD_OUT: tuple[tuple[str, dict[str, dict[str, str]], str], ...] = (
     ("alignment", {take(0): DEV, take(1): DEV}, "takes egoexo4d:0000 (dev here), egoexo4d:0001 (dev here)"),

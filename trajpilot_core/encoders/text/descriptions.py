@@ -4,10 +4,8 @@ Source: SCHEMA (Niu et al., ICLR 2024), with sentences by a language model; our 
 information to the label. Each sentence starts with "before" or "after".
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from schemas.config import TextConfig
 from trajpilot_core.errors import InputError
@@ -26,17 +24,8 @@ TEMPLATES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-class Descriptions(NamedTuple):
-    """Sentences of labels."""
-
-    of: Mapping[str, tuple[str, ...]]
-    """Label -> its sentences; "before" comes first."""
-    provider: str
-    """`template`, or the digest of a file."""
-
-
-def describe(labels: Sequence[str], cfg: TextConfig) -> Descriptions | None:
-    """Return the sentences of every label; None if they are disabled.
+def describe(labels: Sequence[str], cfg: TextConfig) -> dict[str, tuple[str, ...]] | None:
+    """Return label -> its sentences, "before" first; None if they are disabled.
 
     Raises InputError: the file is missing, has another format, or lacks a label.
     """
@@ -44,10 +33,9 @@ def describe(labels: Sequence[str], cfg: TextConfig) -> Descriptions | None:
         return None
     if cfg.descriptions == "template":
         texts = [text for side in SIDES for text in TEMPLATES[side]]
-        return Descriptions({label: tuple(text.format(label) for text in texts) for label in labels}, "template")
+        return {label: tuple(text.format(label) for text in texts) for label in labels}
     path = descriptions_file(cfg)
-    content = path.read_bytes()
-    return Descriptions(sentences_of(content, labels, path), hashlib.sha256(content).hexdigest())
+    return sentences_of(path.read_bytes(), labels, path)
 
 
 def descriptions_file(cfg: TextConfig) -> Path:

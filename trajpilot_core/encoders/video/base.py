@@ -19,8 +19,6 @@ class SegmentVector(NamedTuple):
     """(D,)."""
     times_s: Array
     """Of its frames, (T,); or (R, 2), the windows of the rows."""
-    overhang_s: float = 0.0
-    """Seconds of these windows outside the segment."""
 
 
 class VideoEncoder(Protocol):
