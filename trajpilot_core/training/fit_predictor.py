@@ -24,8 +24,8 @@ from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.store.tensors import Models, Tensors
 from trajpilot_core.training.dev_scores import measured, mid_accuracy, nearest_labels, sampled_fit
-from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
+from trajpilot_core.training.jobs import Fit, Task, TrainingJob
+from trajpilot_core.training.loop import Training, autocast, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
 ENTRY = "predictors"
@@ -95,10 +95,10 @@ def windows_of_chain(data: PlanningData, chain: Chain) -> tuple[Tensor, dict[int
     return rows_of_takes(data.segment_take, takes), fit, dev
 
 
-def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg = PredictorConfig.model_validate_json(job.config)
-    task = PredictorTask.unpacked(job_tensors(job))
+def predictor_training(
+    job: TrainingJob, task: PredictorTask, cfg: PredictorConfig, trial: int = 0
+) -> tuple[Training, TrainConfig]:
+    """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
@@ -119,7 +119,10 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
         ),
         selected="dev/M@1",
     )
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    return training, cfg.train
+
+
+FIT = Fit(PredictorTask, PredictorConfig, predictor_training)
 
 
 def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorShape:
