@@ -24,8 +24,6 @@ from trajpilot_core.store.reading import Inputs
 
 SPLITS = ("train", "dev", "test")
 """Splits; every tensor called `split` has indices into them."""
-MANY_WINDOWS = 20_000
-"""Number of dev windows from which means over windows hide the rounding of bf16 (docs/decisions/training.md)."""
 NO_FOLD = -2
 """Fold of a take that is not for training. Training takes have -1 (fitted, cheap mode) or their fold from 0 on."""
 

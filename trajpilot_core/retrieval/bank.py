@@ -8,7 +8,6 @@ directions, K neighbours. Source: paper, 3.5; docs/decisions/paper-gaps.md (25 t
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -28,7 +27,7 @@ from trajpilot_core.data.chains import (
     trajectory_states,
 )
 from trajpilot_core.data.cross_fitting import TWINNED, VARIANTS, Chain, model_key, twin_of
-from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
+from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams
 from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.models.blocks import ends_of
@@ -79,12 +78,6 @@ class ChainView:
     def states(self) -> Tensor:
         """Return (S, W): the input of the head of E_tau for every segment's motion."""
         return trajectory_states(self.models.e_tau, self.data.motions)
-
-    @cached_property
-    def has_many_windows(self) -> bool:
-        """Return whether there are enough dev windows for the rounding of bf16 to vanish in their means."""
-        dev = SPLITS.index("dev")
-        return sum(int((windows.split == dev).sum()) for windows in self.data.windows.values()) >= MANY_WINDOWS
 
 
 class Bank(NamedTuple):
@@ -179,8 +172,7 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
     windows = view.data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
     segments_NH = windows.segments[rows]
-    with many_plans(view):
-        parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
+    parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
     keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
     take = windows.take[rows]
     check_takes(take, horizon, view.data, view.chain)
@@ -199,17 +191,6 @@ def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) 
             f"the bank of chain {chain.name}, H={horizon}, contains take {data.take_ids[take]}, which is dev, test or "
             "held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
         )
-
-
-def many_plans(view: ChainView) -> AbstractContextManager[object]:
-    """Return the precision of a bank's keys and of candidates' plans: fp32, or that of the predictors' training.
-
-    The latter holds on a GPU with many windows, as for the dev measure (docs/decisions/training.md). Rows that need no
-    candidates are always computed in fp32.
-    """
-    in_bf16 = view.models.precision == "bf16" and view.has_many_windows
-    device = view.latents.device.type
-    return torch.autocast(device, torch.bfloat16) if in_bf16 and device != "cpu" else nullcontext()
 
 
 def endpoint_keys(

@@ -23,7 +23,6 @@ from trajpilot_core.retrieval.bank import (
     ChainView,
     batches,
     endpoint_keys,
-    many_plans,
     no_traj_plans,
     person_codes,
     retrieve,
@@ -93,8 +92,7 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     pool_BKH = bank.segments[entry] if some else segments_BH[:, None].expand(*entry.shape, -1)
     window_BK = (bank.window[entry] if some else entry).masked_fill(~valid, -1)
     mids_BKME = view.latents[pool_BKH[:, :, 1:-1]] * valid[:, :, None, None]
-    with many_plans(view):
-        ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
+    ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
     found = pool_BKH, window_BK, nearest.cosine, pool_BKH
     return Candidates(bank.horizon, segments_BH, take, keys, fallback, ends, plans, *found)
@@ -115,8 +113,7 @@ def permuted(view: ChainView, bank: Bank, candidates: Candidates, donors_N: Tens
     motion_BKH = bank.segments[donor_BK.clamp_min(0)]
     given_BK11 = (candidates.valid & (donor_BK >= 0))[:, :, None, None]
     mids_BKME = view.latents[motion_BKH[:, :, 1:-1]] * given_BK11
-    with many_plans(view):
-        ends, plans = roll_out(view.models.traj, view, candidates.segments, mids_BKME)
+    ends, plans = roll_out(view.models.traj, view, candidates.segments, mids_BKME)
     return replace(candidates, ends=ends, plans=plans * candidates.valid[:, :, None, None], motion=motion_BKH)
 
 

@@ -6,7 +6,6 @@ Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, 
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,13 +18,13 @@ from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
 from trajpilot_core.data.imported_fits import first_weights
 from trajpilot_core.data.other_runs import OtherOutput, open_other
-from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData, rows_of_takes
+from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.store.tensors import Models, Tensors
 from trajpilot_core.training.dev_scores import measured, mid_accuracy, nearest_labels, sampled_fit
 from trajpilot_core.training.jobs import Fit, Task, TrainingJob
-from trajpilot_core.training.loop import Training, autocast, index_batches, seeded
+from trajpilot_core.training.loop import Training, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
 ENTRY = "predictors"
@@ -113,7 +112,6 @@ def predictor_training(
             model,
             task,
             job.variant,
-            dev_arithmetic(task, cfg.train, job.device),
             sampled_fit(task.fit, task.dev, job.seed),
             sees_goal=is_measured_with_goal(cfg, job.variant),
         ),
@@ -229,21 +227,10 @@ def kept(n: int, dropout: float, device: torch.device) -> Tensor:
     return torch.rand(n, device=device) >= dropout
 
 
-def dev_arithmetic(task: PredictorTask, cfg: TrainConfig, device: str) -> AbstractContextManager[object]:
-    """Return the arithmetic of the dev measure: fp32, or that of the training if a GPU measures many windows.
-
-    bf16 changes the label of a few mids in a thousand. With many windows that is far below the differences that select
-    an epoch; with few it is not, and fp32 costs little (docs/decisions/training.md).
-    """
-    many = sum(map(len, task.dev.values())) >= MANY_WINDOWS
-    return autocast(cfg, device) if many and device != "cpu" else nullcontext()
-
-
 def measurer(
     model: CausalPredictor,
     task: PredictorTask,
     variant: str,
-    arithmetic: AbstractContextManager[object] = nullcontext(),  # noqa: B008
     sample: Mapping[int, Tensor] | None = None,
     *,
     sees_goal: bool = True,
@@ -251,7 +238,6 @@ def measurer(
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
-        arithmetic: arithmetic of the model; its outputs are fp32 and are compared with the bank in fp32.
         sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
             alone.
         sees_goal: false: neither the feature nor the trajectory of the goal is given.
@@ -263,8 +249,7 @@ def measurer(
         latents = variant_latents(task.latents[segments], variant)
         start = task.features[segments[:, 0]]
         goal = task.features[segments[:, -1]] if sees_goal else None
-        with arithmetic:
-            out: Tensor = model(start, goal, latents, segments.shape[1])
+        out: Tensor = model(start, goal, latents, segments.shape[1])
         return out
 
     def label_scores(predicted_xE: Tensor) -> Tensor:
