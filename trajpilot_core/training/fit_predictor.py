@@ -21,7 +21,7 @@ from trajpilot_core.data.other_runs import OtherOutput, open_other
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.dev_scores import measured, mid_accuracy, nearest_labels, sampled_fit
 from trajpilot_core.training.jobs import Fit, Task, TrainingJob
 from trajpilot_core.training.loop import Training, index_batches, seeded
@@ -274,24 +274,33 @@ def places_for(horizon: int, cfg: PredictorConfig) -> int:
     return max(horizon, max_horizon)
 
 
-def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> frozenset[str]:
+def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> bool:
     """Load the other run's weights of this key into a new model; nothing is loaded if no other run is set.
 
     All parameters and buffers are loaded, including the scale of the features. A goal-dropout twin that the other run
     lacks gets the weights of its original there (`first_weights`); a class head that it lacks stays as it is.
 
     Returns:
-        Names of the parameters of a class head that the other run lacks; empty if no other run is set.
+        Whether there is a class head that the other run lacks; False if no other run is set.
 
     Raises InputError: the other model has other sizes, or is damaged.
     """
     if cfg.pretrained is None:
-        return frozenset()
+        return False
     output = open_other(cfg.pretrained, "predictor")
     refuse_other_settings(output, cfg)
     models = output.models(ENTRY)
     first = first_weights(key, models.keys)
-    return put_weights(model.state_dict(), models.read(first), f"{output.setting}: {first} of {output.named}")
+    state, weights = model.state_dict(), {name: torch.tensor(value) for name, value in models.read(first).items()}
+    new = {name: value for name, value in state.items() if name.startswith(NEW) and name not in weights}
+    try:
+        model.load_state_dict(weights | new)
+    except RuntimeError as error:
+        raise InputError(
+            f"{output.setting}: {first} of {output.named} does not fit ({error}); set the sizes of that run, and no "
+            "longer horizon than it has (predictor.*, features.tokens, ingest.max_horizon)"
+        ) from None
+    return bool(new)
 
 
 def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
@@ -306,33 +315,3 @@ def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
     ]
     if differ:
         raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set the values of that run")
-
-
-@torch.no_grad()
-def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> frozenset[str]:
-    """Copy weights into the parameters and buffers of a model; shapes must be equal.
-
-    Args:
-        state: name -> parameter or buffer, of any shape.
-        weights: name -> array of that shape; names that start with NEW may be missing.
-        named: origin of the weights, for the message.
-
-    Returns:
-        Names of the parameters without weights, which stay as they are.
-
-    Raises InputError: parameters are missing on one side or differ in shape; names them with both shapes.
-    """
-    here = {name: tuple(value.shape) for name, value in state.items()}
-    shapes = {name: value.shape for name, value in weights.items()}
-    optional = frozenset(name for name in here if name.startswith(NEW) and name not in shapes)
-    wrong = sorted(name for name in here | shapes if here.get(name) != shapes.get(name) and name not in optional)
-    if wrong:
-        sides = [(name, shapes.get(name, "absent"), here.get(name, "absent")) for name in wrong]
-        faults = "; ".join(f"{name} {theirs} there, {ours} here" for name, theirs, ours in sides)
-        raise InputError(
-            f"{named} does not fit: {faults} (shapes); set the sizes of that run, and no longer horizon than it has "
-            "(predictor.*, features.tokens, ingest.max_horizon)"
-        )
-    for name, value in weights.items():
-        state[name].copy_(torch.tensor(value))
-    return optional
