@@ -91,8 +91,6 @@ class MotionData(OnDevice):
 class PlanningData(MotionData):
     """The data of predictor, scorer and evaluation; S counts the segments with feature and motions."""
 
-    participants: tuple[str, ...]
-    """Per take, "" if the corpus does not name one."""
     captures: tuple[str, ...]
     features: Tensor
     """(S, C, D) float16, raw."""
@@ -154,7 +152,6 @@ def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = No
         )
     return PlanningData(
         **vars(data),
-        participants=tuple(take["participant"] or "" for take in takes),
         captures=tuple(take["capture"] for take in takes),
         features=torch.from_numpy(flat).view(len(flat), tokens, -1),
         fold=fold_tensor(inputs.table("folds"), take_of),

@@ -35,7 +35,7 @@ from trajpilot_core.models.planners.decoding import smoothed_prior
 from trajpilot_core.models.predictor import CausalPredictor, feature_scales
 from trajpilot_core.models.ranking import LabelBank
 from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
-from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
+from trajpilot_core.retrieval.search import TopK, top_k
 
 FORWARD_BATCH = 512
 OPEN = ClosedDecodingConfig()
@@ -91,8 +91,6 @@ class Bank(NamedTuple):
     segments: Tensor
     take: Tensor
     """(N,) long."""
-    person: Tensor
-    """(N,) long participant codes, -1 where unknown."""
 
 
 def chain_view(
@@ -176,7 +174,7 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
     keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
     take = windows.take[rows]
     check_takes(take, horizon, view.data, view.chain)
-    return Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
+    return Bank(horizon, keys, rows, segments_NH, take)
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
@@ -229,46 +227,33 @@ def batches(rows_N: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
     return iter(torch.split(rows_N, size) if len(rows_N) else ())
 
 
-def person_codes(data: PlanningData) -> Tensor:
-    """Return long of shape (takes,): equal numbers for equal participants, -1 where the corpus has no name."""
-    names = {name: i for i, name in enumerate(sorted(set(data.participants) - {""}))}
-    return torch.tensor([names.get(name, -1) for name in data.participants], device=data.fold.device)
-
-
-def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int, person: Tensor | None = None) -> TopK:
-    """Find the `k` nearest entries of each query, never one of its own take, nor of its participant where one is given.
+def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int) -> TopK:
+    """Find the `k` nearest entries of each query, never one of its own take.
 
     Args:
         key_QK: (Q, K) keys of the queries.
         take: (Q,) long takes of the queries.
-        person: (Q,) long participant codes of the queries.
 
-    Raises LeakError: a forbidden entry was returned (a fault of the search).
+    Raises LeakError: an entry of the query's own take was returned (a fault of the search).
     """
-    exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
-    if person is not None:
-        exclude = (*exclude, Exclusion(person, bank.person))
-    nearest = top_k(key_QK, bank.key, k, exclude=exclude)
-    check_pool(nearest.index, exclude)
+    nearest = top_k(key_QK, bank.key, k, take, bank.take)
+    if len(bank.take):
+        check_pool(nearest.index, take, bank.take)
     return nearest
 
 
-def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
-    """Assert that no candidate shares a forbidden group with its query; -1 is no candidate.
+def check_pool(index_QK: Tensor, take_Q: Tensor, take_N: Tensor) -> None:
+    """Assert that no candidate is of the take of its query; -1 is no candidate.
 
-    Raises LeakError: one does.
+    Raises LeakError: one is.
     """
-    for group in exclude:
-        if not len(group.bank):
-            continue
-        forbidden = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
-        leaked = (forbidden & (index_QK >= 0)).nonzero()
-        if len(leaked):
-            query, place = leaked[0].tolist()
-            raise LeakError(
-                f"candidate {place} of query {query} comes from the query's own take or participant "
-                f"(group {int(group.query[query])}); the exclusion must be masked before the search selects"
-            )
+    leaked = ((take_N[index_QK.clamp_min(0)] == take_Q[:, None]) & (index_QK >= 0)).nonzero()
+    if len(leaked):
+        query, place = leaked[0].tolist()
+        raise LeakError(
+            f"candidate {place} of query {query} comes from the query's own take ({int(take_Q[query])}); the exclusion "
+            "must be masked before the search selects"
+        )
 
 
 SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 1024
@@ -318,4 +303,4 @@ def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int
     rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]  # in the order of `predictor.make_task`
     segments, take = windows.segments[rows], windows.take[rows]
     check_takes(take, horizon, data, chain)
-    return Bank(horizon, end_keys(keys, data.features, segments), rows, segments, take, person_codes(data)[take])
+    return Bank(horizon, end_keys(keys, data.features, segments), rows, segments, take)

@@ -24,7 +24,6 @@ from trajpilot_core.retrieval.bank import (
     batches,
     endpoint_keys,
     no_traj_plans,
-    person_codes,
     retrieve,
 )
 
@@ -84,8 +83,7 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     predicted_BHE = torch.cat([none_0HE, *(no_traj_plans(view, part) for part in batches(segments_BH))])
     keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
     fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
-    person = person_codes(view.data)[take] if config.strict else None
-    nearest = retrieve(bank, keys, take, config.candidates, person)
+    nearest = retrieve(bank, keys, take, config.candidates)
     valid = nearest.index >= 0
     entry = nearest.index.clamp_min(0)
     some = len(bank.take) > 0

@@ -78,22 +78,11 @@ def test_a_search_that_forgets_the_exclusion_is_caught(view, monkeypatch):
     rows = bank.window[:5]
     keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
     take = view.data.windows[3].take[rows]
-    monkeypatch.setattr(bank_module, "top_k", lambda *args, exclude, **rest: top_k(*args, **rest))
+    monkeypatch.setattr(
+        bank_module, "top_k", lambda query, bank, k, take, own: top_k(query, bank, k, take, own - 1_000)
+    )
     with pytest.raises(LeakError, match=r"candidate \d+ of query \d+"):
         retrieve(bank, keys_, take, SCORER.candidates)
-
-
-def test_strict_leaves_out_the_querys_participant(view):
-    bank = build_bank(view, 3, "visual")
-    rows = (view.data.windows[3].split == 2).nonzero()[:, 0]
-    take = view.data.windows[3].take[rows]
-    person = bank_module.person_codes(view.data)[take]
-    keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
-    found = retrieve(bank, keys_, take, SCORER.candidates, person)
-    own = bank.person[found.index] == person[:, None]
-    assert not (own & (person >= 0)[:, None] & (found.index >= 0)).any()
-    loose = retrieve(bank, keys_, take, SCORER.candidates)
-    assert (bank.person[loose.index] == person[:, None])[person >= 0].any()
 
 
 def test_candidates_are_rolled_out_with_the_querys_ends_and_their_own_middles(view):
@@ -113,11 +102,11 @@ def test_candidates_are_rolled_out_with_the_querys_ends_and_their_own_middles(vi
 def test_a_small_bank_leaves_places_empty_and_an_empty_one_leaves_the_fallback(view):
     bank = build_bank(view, 3, "action")
     rows = (view.data.windows[3].split == 2).nonzero()[:4, 0]
-    small = bank._replace(**{name: getattr(bank, name)[:2] for name in ("key", "window", "segments", "take", "person")})
+    small = bank._replace(**{name: getattr(bank, name)[:2] for name in ("key", "window", "segments", "take")})
     found = find_candidates(view, small, rows, SCORER)
     assert found.valid.sum(1).tolist() == [2] * 4
     assert (found.plans[:, 2:] == 0).all()
-    none = bank._replace(**{name: getattr(bank, name)[:0] for name in ("key", "window", "segments", "take", "person")})
+    none = bank._replace(**{name: getattr(bank, name)[:0] for name in ("key", "window", "segments", "take")})
     found = find_candidates(view, none, rows, SCORER)
     assert not found.valid.any()
     assert_close(pool_mean(found, 0.1, view.readout), found.fallback[:, 1:-1])
