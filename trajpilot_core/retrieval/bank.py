@@ -7,7 +7,7 @@ Axes: N windows, Q queries, H positions, E text space, S segments, C tokens and 
 directions, K neighbours. Source: paper, 3.5; docs/decisions/paper-gaps.md (25 to 28).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -167,14 +167,27 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
-    windows = view.data.windows[horizon]
-    rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
-    segments_NH = windows.segments[rows]
-    parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
-    keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
-    take = windows.take[rows]
-    check_takes(take, horizon, view.data, view.chain)
-    return Bank(horizon, keys, rows, segments_NH, take)
+
+    def keys_of(segments_NH: Tensor) -> Tensor:
+        parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
+        return torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
+
+    return bank_of(view.data, view.chain, horizon, keys_of)
+
+
+def bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[Tensor], Tensor]) -> Bank:
+    """Collect all windows of a horizon of the takes that the chain was fitted on, in the order of their fit.
+
+    Args:
+        keys_of: (N, H) segments of the windows -> their keys (N, K).
+
+    Raises LeakError: a take that the chain must not have seen is among them.
+    """
+    windows = data.windows[horizon]
+    rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]
+    segments_NH, take = windows.segments[rows], windows.take[rows]
+    check_takes(take, horizon, data, chain)
+    return Bank(horizon, keys_of(segments_NH), rows, segments_NH, take)
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
@@ -299,8 +312,4 @@ def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
-    windows = data.windows[horizon]
-    rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]  # in the order of `predictor.make_task`
-    segments, take = windows.segments[rows], windows.take[rows]
-    check_takes(take, horizon, data, chain)
-    return Bank(horizon, end_keys(keys, data.features, segments), rows, segments, take)
+    return bank_of(data, chain, horizon, lambda segments_NH: end_keys(keys, data.features, segments_NH))
