@@ -144,7 +144,7 @@ class LatentWindows:
         """Rank the labels of predicted middles; those of Start and Goal are read from their true latents."""
         whole = torch.cat([self.start[:, None], mids_BMGD, self.goal[:, None]], 1)
         ids, scores = best(self.models.head(whole).softmax(-1), RANKED)
-        return Answers(ids, scores.float(), opened_scores="probability")
+        return Answers(ids, scores.float(), kind="probability")
 
     def follow(self, motion_BMU: Tensor) -> Answers:
         """Answer with the plan under one motion a window."""
