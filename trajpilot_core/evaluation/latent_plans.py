@@ -226,8 +226,7 @@ def answer_windows(
     def part(rows: slice) -> dict[str, Answers]:
         return answers_of(latent_windows(models, data, segments_NH[rows]), bank, keys, random_N[rows])
 
-    what = f"the candidates of one window do not fit into the memory of {segments_NH.device}"
-    parts = in_parts(len(segments_NH), most, part, what, "lower latent.search.samples, or choose another device")
+    parts = in_parts(len(segments_NH), most, part)
     return {row.id: joined([part[row.id] for part in parts]) for row in ROWS}
 
 

@@ -132,9 +132,8 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
         out_BKHP = view.readout.plan(model, out_BKHE)
         return ends_of(out_BKHP[:, 0]), out_BKHP[:, :, 1:-1]
 
-    what = f"{mids_BKME.shape[1]} candidates of one window do not fit into the memory of {segments_BH.device}"
     most = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])
-    parts = in_parts(len(segments_BH), most, part, what, "lower scorer.candidates, or choose another device")
+    parts = in_parts(len(segments_BH), most, part)
     if not parts:
         return mids_BKME.new_zeros(0, 2, width), mids_BKME.new_zeros(*mids_BKME.shape[:3], width)
     return torch.cat([ends for ends, _ in parts]), torch.cat([plans for _, plans in parts])

@@ -208,6 +208,5 @@ def accuracy(
         plan = model.plan(task.inputs(segments_NH[rows], numbers), seed)
         return sequence(model.method, scores_of(model.method, plan), prior)
 
-    what = f"one window of {horizon} segments does not fit into the memory of {segments_NH.device}"
-    decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part, what, "choose another device"))
+    decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part))
     return {"Mid mAcc": float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())}

@@ -192,8 +192,7 @@ def answers(
         logits = model(tokens_NTD[rows].to(device).float(), *(values[rows].to(device).float() for values in more))
         return {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
 
-    what = f"one clip of {tokens_NTD.shape[1]} tokens does not fit into the memory of {device}"
-    parts = in_parts(len(tokens_NTD), AT_ONCE, part, what, "choose another device")
+    parts = in_parts(len(tokens_NTD), AT_ONCE, part)
     return {name: np.concatenate([rankings[name] for rankings in parts]) for name in PARTS}
 
 

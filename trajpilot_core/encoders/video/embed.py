@@ -26,7 +26,6 @@ class Embedder:
 
     encoder: VideoEncoder
     config: FeatureConfig
-    device: str
     batch: int
 
     @property
@@ -52,16 +51,7 @@ class Embedder:
 
         Raises InputError: one clip alone does not fit into memory.
         """
-        what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
-        parts = in_parts(
-            len(clips),
-            self.batch,
-            lambda rows: self._full(clips[rows]),
-            f"{what} does not fit into the memory of {self.device} with {self.config.model}",
-            "choose a smaller model with --set features.model",
-            self._halved,
-        )
-        return np.concatenate(parts)
+        return np.concatenate(in_parts(len(clips), self.batch, lambda rows: self._full(clips[rows]), self._halved))
 
     def _full(self, part: ClipFrames) -> NDArray[np.float16]:
         """Encode at most `batch` clips, filled up to `batch`."""
@@ -82,7 +72,7 @@ def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
 
     Raises CheckpointError: no checkpoint is set, or it cannot be used.
     """
-    return Embedder(load_video_encoder(cfg, device, scratch), cfg, device, cfg.batch)
+    return Embedder(load_video_encoder(cfg, device, scratch), cfg, cfg.batch)
 
 
 @contextmanager
