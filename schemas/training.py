@@ -193,8 +193,6 @@ class ScorerConfig(Record):
     """K, retrieved per query. Source: paper, 3.5."""
     key: Literal["action", "visual"] = "action"
     """Retrieval key: predicted endpoints of no_traj, or pooled features (D 25)."""
-    strict: bool = False
-    """Also exclude the query's participant from its pool (D 27)."""
     width: int = Field(256, ge=16)
     """D 29."""
     layers: int = Field(2, ge=1)

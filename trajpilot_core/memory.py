@@ -22,12 +22,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def in_parts(
-    n_rows: int,
-    most: int,
-    work: Callable[[slice], T],
-    too_large: str,
-    advice: str,
-    halved: Callable[[int], None] | None = None,
+    n_rows: int, most: int, work: Callable[[slice], T], halved: Callable[[int], None] | None = None
 ) -> list[T]:
     """Process rows in parts; where a part does not fit into memory, it and all later ones have half as many rows.
 
@@ -37,8 +32,6 @@ def in_parts(
         n_rows: number of rows.
         most: rows of a part before any is halved.
         work: processes the rows of a slice, in order.
-        too_large: message where one row does not fit; the text of the error follows it.
-        advice: what to do then.
         halved: called with the new `most` after each halving, by work that fills its parts up to `most`; None: a part
             needs memory for its own rows only, and the log reports that it was halved.
 
@@ -59,7 +52,10 @@ def in_parts(
             continue
         size = rows.stop - at if halved is None else most
         if size == 1:
-            raise InputError(f"{too_large}: {result}; {advice}")
+            raise InputError(
+                f"a single row does not fit into memory: {result}; choose another device, or lower the sizes of this "
+                "stage, such as scorer.candidates or latent.search.samples, or the model of the features"
+            )
         most = size // 2
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()

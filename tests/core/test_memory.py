@@ -35,7 +35,7 @@ def squares(rows: slice) -> Tensor:
 
 def test_a_lack_of_memory_at_any_call_changes_nothing() -> None:
     for error, at in itertools.product(ERRORS, ({1}, {2}, {3}, {1, 2, 3}, {2, 4})):
-        parts = in_parts(len(ROWS), 8, failing(squares, at, error), "one row does not fit", "wait")
+        parts = in_parts(len(ROWS), 8, failing(squares, at, error))
         assert torch.equal(torch.cat(parts), ROWS**2), (error, at)
 
 
@@ -46,19 +46,19 @@ def test_finished_parts_are_not_done_again_and_later_ones_are_smaller(caplog: py
         done.append(rows)
         return squares(rows)
 
-    in_parts(23, 8, failing(noted, {2}), "one row does not fit", "wait")
+    in_parts(23, 8, failing(noted, {2}))
     assert [(rows.start, rows.stop) for rows in done] == [(0, 8), (8, 12), (12, 16), (16, 20), (20, 23)]
     assert caplog.messages == ["out of memory; continuing with 4 rows at once"]
 
 
 def test_a_single_row_that_does_not_fit_is_named_with_what_to_do() -> None:
-    with pytest.raises(InputError, match="one row does not fit: planted; wait"):
-        in_parts(23, 8, failing(squares, set(range(1, 99))), "one row does not fit", "wait")
+    with pytest.raises(InputError, match="a single row does not fit into memory: planted; choose another device"):
+        in_parts(23, 8, failing(squares, set(range(1, 99))))
 
 
 def test_work_that_fills_its_parts_is_halved_down_to_one_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     sizes: list[int] = []
-    parts = in_parts(1, 8, failing(squares, {1, 2, 3}), "one row does not fit", "wait", sizes.append)
+    parts = in_parts(1, 8, failing(squares, {1, 2, 3}), sizes.append)
     assert sizes == [4, 2, 1]
     assert caplog.messages == []
     assert torch.equal(torch.cat(parts), ROWS[:1] ** 2)
@@ -66,9 +66,9 @@ def test_work_that_fills_its_parts_is_halved_down_to_one_and_is_told(caplog: pyt
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
     with pytest.raises(RuntimeError, match="shapes"):
-        in_parts(23, 8, failing(squares, {1}, RuntimeError("shapes do not match")), "one row does not fit", "wait")
+        in_parts(23, 8, failing(squares, {1}, RuntimeError("shapes do not match")))
     assert not is_out_of_memory(RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"))
-    assert in_parts(0, 8, failing(squares, {1}), "one row does not fit", "wait") == [], "no rows are no work"
+    assert in_parts(0, 8, failing(squares, {1})) == [], "no rows are no work"
 
 
 def test_the_tensors_of_a_failed_part_are_free_before_the_next_is_tried() -> None:
@@ -83,5 +83,5 @@ def test_the_tensors_of_a_failed_part_are_free_before_the_next_is_tried() -> Non
             raise torch.OutOfMemoryError("planted")
         return big[rows]
 
-    in_parts(4, 4, work, "one row does not fit", "wait")
+    in_parts(4, 4, work)
     assert alive == [False, False]

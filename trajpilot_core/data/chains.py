@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from schemas.training import AlignmentConfig, Precision, PredictorConfig
+from schemas.training import AlignmentConfig, PredictorConfig
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, model_key, variants_of
 from trajpilot_core.data.events import Events
 from trajpilot_core.data.planning import PlanningData
@@ -64,10 +64,6 @@ class ChainModels:
     no_traj: CausalPredictor
     endpoint_traj: CausalPredictor | None
     """None except in the final chain."""
-    scale: Tensor
-    """(6,) per-channel scale of the motions, which `trajectory_latents` applies."""
-    precision: Precision = "fp32"
-    """Precision of the predictors' training."""
 
 
 def open_model_files(inputs: Inputs) -> ModelFiles:
@@ -92,8 +88,7 @@ def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -
     """
     e_tau = load_e_tau(files.e_tau, chain, seed, device)
     models = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
-    precision = predictor_config(files.predictors).train.precision
-    return ChainModels(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"), e_tau.scale, precision)
+    return ChainModels(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"))
 
 
 def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:

@@ -24,8 +24,6 @@ from trajpilot_core.store.reading import Inputs
 
 SPLITS = ("train", "dev", "test")
 """Splits; every tensor called `split` has indices into them."""
-MANY_WINDOWS = 20_000
-"""Number of dev windows from which means over windows hide the rounding of bf16 (docs/decisions/training.md)."""
 NO_FOLD = -2
 """Fold of a take that is not for training. Training takes have -1 (fitted, cheap mode) or their fold from 0 on."""
 
@@ -93,8 +91,6 @@ class MotionData(OnDevice):
 class PlanningData(MotionData):
     """The data of predictor, scorer and evaluation; S counts the segments with feature and motions."""
 
-    participants: tuple[str, ...]
-    """Per take, "" if the corpus does not name one."""
     captures: tuple[str, ...]
     features: Tensor
     """(S, C, D) float16, raw."""
@@ -156,7 +152,6 @@ def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = No
         )
     return PlanningData(
         **vars(data),
-        participants=tuple(take["participant"] or "" for take in takes),
         captures=tuple(take["capture"] for take in takes),
         features=torch.from_numpy(flat).view(len(flat), tokens, -1),
         fold=fold_tensor(inputs.table("folds"), take_of),

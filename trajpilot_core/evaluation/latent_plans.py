@@ -144,7 +144,7 @@ class LatentWindows:
         """Rank the labels of predicted middles; those of Start and Goal are read from their true latents."""
         whole = torch.cat([self.start[:, None], mids_BMGD, self.goal[:, None]], 1)
         ids, scores = best(self.models.head(whole).softmax(-1), RANKED)
-        return Answers(ids, scores.float(), opened_scores="probability")
+        return Answers(ids, scores.float(), kind="probability")
 
     def follow(self, motion_BMU: Tensor) -> Answers:
         """Answer with the plan under one motion a window."""
@@ -226,8 +226,7 @@ def answer_windows(
     def part(rows: slice) -> dict[str, Answers]:
         return answers_of(latent_windows(models, data, segments_NH[rows]), bank, keys, random_N[rows])
 
-    what = f"the candidates of one window do not fit into the memory of {segments_NH.device}"
-    parts = in_parts(len(segments_NH), most, part, what, "lower latent.search.samples, or choose another device")
+    parts = in_parts(len(segments_NH), most, part)
     return {row.id: joined([part[row.id] for part in parts]) for row in ROWS}
 
 

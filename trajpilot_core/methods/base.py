@@ -84,10 +84,8 @@ class Answers:
     """(B,) long, row of the retrieved window that was used, -1 for the fallback."""
     decoded: "Tensor | None" = None
     """(B, H) long, the predicted sequence; None: the best labels."""
-    opened_scores: Literal["cosine", "probability"] = "cosine"
-    """Kind of the scores where the gate is open, or where there is none."""
-    fallback_scores: Literal["cosine", "probability"] = "cosine"
-    """Kind of the scores where the gate is closed."""
+    kind: Literal["cosine", "probability"] = "cosine"
+    """Kind of the scores."""
 
 
 @dataclass(frozen=True)

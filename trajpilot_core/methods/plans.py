@@ -20,14 +20,14 @@ def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers
     """Rank the labels of every step of the windows' plans (models/readout.py)."""
     ranked = view.readout.ranked(plan_BHP, view.data.segment_take[segments_BH[:, 0]], RANKED)
     kind: Literal["cosine", "probability"] = "cosine" if ranked.decoded is None else "probability"
-    return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded, opened_scores=kind, fallback_scores=kind)
+    return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded, kind=kind)
 
 
 def joined(parts: Sequence[Answers]) -> Answers:
     """Join the answers of one row to parts of the windows: rankings by probability, all with a sequence or none."""
     ids, scores = torch.cat([part.ids for part in parts]), torch.cat([part.scores for part in parts])
     decoded = [part.decoded for part in parts if part.decoded is not None]
-    return Answers(ids, scores, decoded=torch.cat(decoded) if decoded else None, opened_scores="probability")
+    return Answers(ids, scores, decoded=torch.cat(decoded) if decoded else None, kind="probability")
 
 
 @torch.inference_mode()

@@ -147,7 +147,7 @@ def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: label_chain.KeptChain) -
     decoded_BH = label_chain.decoded_sequence(kept)
     if decoded_BH.shape[1] == 3:
         decoded_BH[:, 1] = ids_BHR[:, 1, 0]
-    return Answers(ids_BHR, scores_BHR, decoded=decoded_BH, opened_scores="probability")
+    return Answers(ids_BHR, scores_BHR, decoded=decoded_BH, kind="probability")
 
 
 def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:

@@ -136,7 +136,6 @@ def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None)
         known = replace(
             data,
             take_ids=(*data.take_ids, QUERY),
-            participants=(*data.participants, ""),
             captures=(*data.captures, QUERY),
             take_split=_grown(data.take_split, torch.tensor([SPLITS.index("test")])),
             fold=_grown(data.fold, torch.tensor([NO_FOLD])),

@@ -66,7 +66,7 @@ def plan_rows(
             row=id_,
             name=row_name(id_),
             decides=id_ == first,
-            scores=answers.fallback_scores if opened is False else answers.opened_scores,
+            scores=answers.kind,
             gate=None if answers.gate is None else float(answers.gate[0]),
             threshold=answers.threshold,
             opened=opened,

@@ -7,8 +7,7 @@ Axes: N windows, Q queries, H positions, E text space, S segments, C tokens and 
 directions, K neighbours. Source: paper, 3.5; docs/decisions/paper-gaps.md (25 to 28).
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -28,7 +27,7 @@ from trajpilot_core.data.chains import (
     trajectory_states,
 )
 from trajpilot_core.data.cross_fitting import TWINNED, VARIANTS, Chain, model_key, twin_of
-from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData
+from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams
 from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.models.blocks import ends_of
@@ -36,7 +35,7 @@ from trajpilot_core.models.planners.decoding import smoothed_prior
 from trajpilot_core.models.predictor import CausalPredictor, feature_scales
 from trajpilot_core.models.ranking import LabelBank
 from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
-from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
+from trajpilot_core.retrieval.search import TopK, top_k
 
 FORWARD_BATCH = 512
 OPEN = ClosedDecodingConfig()
@@ -80,12 +79,6 @@ class ChainView:
         """Return (S, W): the input of the head of E_tau for every segment's motion."""
         return trajectory_states(self.models.e_tau, self.data.motions)
 
-    @cached_property
-    def has_many_windows(self) -> bool:
-        """Return whether there are enough dev windows for the rounding of bf16 to vanish in their means."""
-        dev = SPLITS.index("dev")
-        return sum(int((windows.split == dev).sum()) for windows in self.data.windows.values()) >= MANY_WINDOWS
-
 
 class Bank(NamedTuple):
     """Entries of one horizon."""
@@ -98,8 +91,6 @@ class Bank(NamedTuple):
     segments: Tensor
     take: Tensor
     """(N,) long."""
-    person: Tensor
-    """(N,) long participant codes, -1 where unknown."""
 
 
 def chain_view(
@@ -176,15 +167,27 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
-    windows = view.data.windows[horizon]
-    rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
-    segments_NH = windows.segments[rows]
-    with many_plans(view):
+
+    def keys_of(segments_NH: Tensor) -> Tensor:
         parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
-    keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
-    take = windows.take[rows]
-    check_takes(take, horizon, view.data, view.chain)
-    return Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
+        return torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
+
+    return bank_of(view.data, view.chain, horizon, keys_of)
+
+
+def bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[Tensor], Tensor]) -> Bank:
+    """Collect all windows of a horizon of the takes that the chain was fitted on, in the order of their fit.
+
+    Args:
+        keys_of: (N, H) segments of the windows -> their keys (N, K).
+
+    Raises LeakError: a take that the chain must not have seen is among them.
+    """
+    windows = data.windows[horizon]
+    rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]
+    segments_NH, take = windows.segments[rows], windows.take[rows]
+    check_takes(take, horizon, data, chain)
+    return Bank(horizon, keys_of(segments_NH), rows, segments_NH, take)
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
@@ -199,17 +202,6 @@ def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) 
             f"the bank of chain {chain.name}, H={horizon}, contains take {data.take_ids[take]}, which is dev, test or "
             "held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
         )
-
-
-def many_plans(view: ChainView) -> AbstractContextManager[object]:
-    """Return the precision of a bank's keys and of candidates' plans: fp32, or that of the predictors' training.
-
-    The latter holds on a GPU with many windows, as for the dev measure (docs/decisions/training.md). Rows that need no
-    candidates are always computed in fp32.
-    """
-    in_bf16 = view.models.precision == "bf16" and view.has_many_windows
-    device = view.latents.device.type
-    return torch.autocast(device, torch.bfloat16) if in_bf16 and device != "cpu" else nullcontext()
 
 
 def endpoint_keys(
@@ -248,46 +240,33 @@ def batches(rows_N: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
     return iter(torch.split(rows_N, size) if len(rows_N) else ())
 
 
-def person_codes(data: PlanningData) -> Tensor:
-    """Return long of shape (takes,): equal numbers for equal participants, -1 where the corpus has no name."""
-    names = {name: i for i, name in enumerate(sorted(set(data.participants) - {""}))}
-    return torch.tensor([names.get(name, -1) for name in data.participants], device=data.fold.device)
-
-
-def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int, person: Tensor | None = None) -> TopK:
-    """Find the `k` nearest entries of each query, never one of its own take, nor of its participant where one is given.
+def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int) -> TopK:
+    """Find the `k` nearest entries of each query, never one of its own take.
 
     Args:
         key_QK: (Q, K) keys of the queries.
         take: (Q,) long takes of the queries.
-        person: (Q,) long participant codes of the queries.
 
-    Raises LeakError: a forbidden entry was returned (a fault of the search).
+    Raises LeakError: an entry of the query's own take was returned (a fault of the search).
     """
-    exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
-    if person is not None:
-        exclude = (*exclude, Exclusion(person, bank.person))
-    nearest = top_k(key_QK, bank.key, k, exclude=exclude)
-    check_pool(nearest.index, exclude)
+    nearest = top_k(key_QK, bank.key, k, take, bank.take)
+    if len(bank.take):
+        check_pool(nearest.index, take, bank.take)
     return nearest
 
 
-def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
-    """Assert that no candidate shares a forbidden group with its query; -1 is no candidate.
+def check_pool(index_QK: Tensor, take_Q: Tensor, take_N: Tensor) -> None:
+    """Assert that no candidate is of the take of its query; -1 is no candidate.
 
-    Raises LeakError: one does.
+    Raises LeakError: one is.
     """
-    for group in exclude:
-        if not len(group.bank):
-            continue
-        forbidden = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
-        leaked = (forbidden & (index_QK >= 0)).nonzero()
-        if len(leaked):
-            query, place = leaked[0].tolist()
-            raise LeakError(
-                f"candidate {place} of query {query} comes from the query's own take or participant "
-                f"(group {int(group.query[query])}); the exclusion must be masked before the search selects"
-            )
+    leaked = ((take_N[index_QK.clamp_min(0)] == take_Q[:, None]) & (index_QK >= 0)).nonzero()
+    if len(leaked):
+        query, place = leaked[0].tolist()
+        raise LeakError(
+            f"candidate {place} of query {query} comes from the query's own take ({int(take_Q[query])}); the exclusion "
+            "must be masked before the search selects"
+        )
 
 
 SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 1024
@@ -333,8 +312,4 @@ def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
-    windows = data.windows[horizon]
-    rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]  # in the order of `predictor.make_task`
-    segments, take = windows.segments[rows], windows.take[rows]
-    check_takes(take, horizon, data, chain)
-    return Bank(horizon, end_keys(keys, data.features, segments), rows, segments, take, person_codes(data)[take])
+    return bank_of(data, chain, horizon, lambda segments_NH: end_keys(keys, data.features, segments_NH))

@@ -23,9 +23,7 @@ from trajpilot_core.retrieval.bank import (
     ChainView,
     batches,
     endpoint_keys,
-    many_plans,
     no_traj_plans,
-    person_codes,
     retrieve,
 )
 
@@ -85,16 +83,14 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     predicted_BHE = torch.cat([none_0HE, *(no_traj_plans(view, part) for part in batches(segments_BH))])
     keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
     fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
-    person = person_codes(view.data)[take] if config.strict else None
-    nearest = retrieve(bank, keys, take, config.candidates, person)
+    nearest = retrieve(bank, keys, take, config.candidates)
     valid = nearest.index >= 0
     entry = nearest.index.clamp_min(0)
     some = len(bank.take) > 0
     pool_BKH = bank.segments[entry] if some else segments_BH[:, None].expand(*entry.shape, -1)
     window_BK = (bank.window[entry] if some else entry).masked_fill(~valid, -1)
     mids_BKME = view.latents[pool_BKH[:, :, 1:-1]] * valid[:, :, None, None]
-    with many_plans(view):
-        ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
+    ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
     found = pool_BKH, window_BK, nearest.cosine, pool_BKH
     return Candidates(bank.horizon, segments_BH, take, keys, fallback, ends, plans, *found)
@@ -115,8 +111,7 @@ def permuted(view: ChainView, bank: Bank, candidates: Candidates, donors_N: Tens
     motion_BKH = bank.segments[donor_BK.clamp_min(0)]
     given_BK11 = (candidates.valid & (donor_BK >= 0))[:, :, None, None]
     mids_BKME = view.latents[motion_BKH[:, :, 1:-1]] * given_BK11
-    with many_plans(view):
-        ends, plans = roll_out(view.models.traj, view, candidates.segments, mids_BKME)
+    ends, plans = roll_out(view.models.traj, view, candidates.segments, mids_BKME)
     return replace(candidates, ends=ends, plans=plans * candidates.valid[:, :, None, None], motion=motion_BKH)
 
 
@@ -137,9 +132,8 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
         out_BKHP = view.readout.plan(model, out_BKHE)
         return ends_of(out_BKHP[:, 0]), out_BKHP[:, :, 1:-1]
 
-    what = f"{mids_BKME.shape[1]} candidates of one window do not fit into the memory of {segments_BH.device}"
     most = max(1, ROLL_OUT_PLANS // mids_BKME.shape[1])
-    parts = in_parts(len(segments_BH), most, part, what, "lower scorer.candidates, or choose another device")
+    parts = in_parts(len(segments_BH), most, part)
     if not parts:
         return mids_BKME.new_zeros(0, 2, width), mids_BKME.new_zeros(*mids_BKME.shape[:3], width)
     return torch.cat([ends for ends, _ in parts]), torch.cat([plans for _, plans in parts])

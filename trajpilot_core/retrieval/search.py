@@ -4,7 +4,6 @@ Axes: Q queries, N bank entries, D key width, K results. Source: paper, 3.5; doc
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,40 +28,23 @@ class TopK:
     """(Q, K) float32."""
 
 
-class Exclusion(NamedTuple):
-    """Entries that a query must not see: those of its own group (take, participant). -1 belongs to no group."""
+def top_k(query_QD: Tensor, bank_ND: Tensor, k: int, take_Q: Tensor, take_N: Tensor) -> TopK:
+    """Return the K bank entries of other takes with the highest dot product for each query.
 
-    query: Tensor
-    """(Q,) long."""
-    bank: Tensor
-    """(N,) long."""
-
-    def hides(self, rows: slice) -> Tensor:
-        """Return for (q,) of the queries, shape (q, N), which entries they must not see."""
-        group = self.query[rows, None]
-        return (group == self.bank) & (group >= 0)
-
-
-def top_k(query_QD: Tensor, bank_ND: Tensor, k: int, *, exclude: tuple[Exclusion, ...] = ()) -> TopK:
-    """Return the K bank entries with the highest dot product for each query.
-
-    Sums run in float64: their order depends on the block's shape, the float32 result practically does not. Excluded
-    entries are masked before anything is selected.
+    Sums run in float64: their order depends on the block's shape, the float32 result practically does not. Entries
+    of the query's own take are masked before anything is selected.
 
     Args:
         query_QD: (Q, D) float32, rows of unit norm.
         bank_ND: (N, D) float32, rows of unit norm.
-        exclude: pairs of group ids; an entry with the group of the query is not a candidate.
+        take_Q: (Q,) long takes of the queries.
+        take_N: (N,) long takes of the entries.
 
-    Raises InputError: the widths of queries and bank differ, or a number is not finite.
+    Raises InputError: a number is not finite.
     """
     if not len(query_QD) or not len(bank_ND):
         none = torch.full((len(query_QD), k), -1, device=bank_ND.device)
         return TopK(none, torch.full(none.shape, -torch.inf, device=bank_ND.device))
-    if query_QD.shape[1] != bank_ND.shape[1]:
-        raise InputError(
-            f"queries are {query_QD.shape[1]} wide and the bank {bank_ND.shape[1]}; build both keys by the same rule"
-        )
     for name, keys in (("query", query_QD), ("bank", bank_ND)):
         bad = (~torch.isfinite(keys.sum(dim=1))).nonzero()
         if len(bad):
@@ -72,9 +54,7 @@ def top_k(query_QD: Tensor, bank_ND: Tensor, k: int, *, exclude: tuple[Exclusion
         rows = slice(start, start + QUERY_CHUNK)
         own_QD = query_QD[rows].double()
         score_QN = torch.cat([(own_QD @ part.double().T).float() for part in torch.split(bank_ND, BANK_ROWS)], dim=1)
-        for group in exclude:
-            score_QN.masked_fill_(group.hides(rows), -torch.inf)
-        parts.append(best(score_QN, k))
+        parts.append(best(score_QN.masked_fill_(take_Q[rows, None] == take_N, -torch.inf), k))
     index_QK, cosine_QK = (torch.cat(part) for part in zip(*parts, strict=True))
     missing = (0, k - index_QK.shape[1])
     cosine_QK = F.pad(cosine_QK, missing, value=-torch.inf)

@@ -79,14 +79,14 @@ def fits(work: Work[CompletedActionToken], wanted: Trainings) -> Fits:
     """
     from trajpilot_core.stages.event_run import event_fits
     from trajpilot_core.stages.token_parts import loaded
-    from trajpilot_core.training.fit_event import train_action
+    from trajpilot_core.training.fit_event import ACTION_FIT
 
     this, _ = loaded(work)
     if not any(len(this.held_out(chain)) for chain in this.chains):
         raise TrainingError(
             "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
         )
-    return event_fits(this, wanted, train_action)
+    return event_fits(this, wanted, ACTION_FIT)
 
 
 def conclude(work: Work[CompletedActionToken]) -> None:

@@ -44,7 +44,7 @@ def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
 
     from trajpilot_core.data.chains import fitting_takes
     from trajpilot_core.data.planning import NO_FOLD, load_motion_data, rows_of_takes
-    from trajpilot_core.training.fit_alignment import AlignmentTask, train_alignment
+    from trajpilot_core.training.fit_alignment import FIT, AlignmentTask
     from trajpilot_core.training.jobs import fitted_takes
 
     data = load_motion_data(work.inputs)
@@ -63,7 +63,7 @@ def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
         return AlignmentTask(data.motions, data.labels, data.bank, fit, dev)
 
     jobs, width = prepared(work, wanted, "alignment", task), {"text_width": str(data.bank.shape[1])}
-    return Fits(jobs, train_alignment, lambda job: width | fitted_takes(job, data.segment_take, data.take_ids))
+    return Fits(jobs, FIT, lambda job: width | fitted_takes(job, data.segment_take, data.take_ids))
 
 
 def conclude(work: Work[AlignmentConfig]) -> None:

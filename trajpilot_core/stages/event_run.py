@@ -31,7 +31,7 @@ from trajpilot_core.stages.trained import Fits, Trainings, prepared
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.event_scorer import Target, fit_event_scorer, shot_target
 from trajpilot_core.training.fit_event import EventTask, OutcomeTask, new_event_predictor, new_shot_probe
-from trajpilot_core.training.jobs import Train, fitted_takes
+from trajpilot_core.training.jobs import Fit, fitted_takes
 
 E = TypeVar("E", bound=Events)
 
@@ -98,7 +98,7 @@ class EventRun(Generic[E]):
         return self.work.runtime.scratch / self.kind.entry / f"s{seed}"
 
 
-def event_fits(this: EventRun[E], wanted: Trainings, train: Train) -> Fits:
+def event_fits(this: EventRun[E], wanted: Trainings, fit: Fit[Any, Any]) -> Fits:
     """Write the tensors of chains and seeds to scratch; return their trainings.
 
     Raises TrainingError: no event to fit on.
@@ -113,7 +113,7 @@ def event_fits(this: EventRun[E], wanted: Trainings, train: Train) -> Fits:
         return task
 
     jobs, events = prepared(this.work, wanted, this.kind.entry, task_of), this.events
-    return Fits(jobs, train, lambda job: fitted_takes(job, events.take, events.take_ids))
+    return Fits(jobs, fit, lambda job: fitted_takes(job, events.take, events.take_ids))
 
 
 def chain_models(this: EventRun[E], chain: Chain, seed: int) -> EventChain:

@@ -106,7 +106,6 @@ class Embedder:
 
     encoder: VideoEncoder
     config: FeatureConfig
-    device: str
     batch: int
 
     def embed(self, clips: Sequence[NDArray[np.uint8]]) -> NDArray[np.float16]:
@@ -130,10 +129,7 @@ class Embedder:
             self.batch = batch
             log.log(level, "features: out of memory; continuing with batches of %d", batch)
 
-        what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
-        too_large = f"{what} does not fit into the memory of {self.device} with {self.config.model}"
-        advice = "choose a smaller model with --set features.model"
-        return np.concatenate(in_parts(len(clips), self.batch, filled, too_large, advice, halved))
+        return np.concatenate(in_parts(len(clips), self.batch, filled, halved))
 
 
 def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
@@ -141,7 +137,7 @@ def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
 
     Raises CheckpointError: no checkpoint is set, or it cannot be used.
     """
-    return Embedder(load_video_encoder(cfg, device, scratch), cfg, device, cfg.batch)
+    return Embedder(load_video_encoder(cfg, device, scratch), cfg, cfg.batch)
 
 
 @dataclass

@@ -71,7 +71,7 @@ def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
     """
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import load_planning_data
-    from trajpilot_core.training.fit_latent import NEXT, latent_task, train_latent
+    from trajpilot_core.training.fit_latent import FIT, NEXT, latent_task
     from trajpilot_core.training.jobs import fitted_takes
 
     data = load_planning_data(work.inputs, "latent")
@@ -81,7 +81,7 @@ def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
             "no horizon has windows both to fit on and in dev; look at the rejects of ingest, trajectories and features"
         )
     jobs, shape = prepared(work, wanted, "latent", lambda *_: task), {"shape": task.shape().to_json()}
-    return Fits(jobs, train_latent, lambda job: shape | fitted_takes(job, data.segment_take, data.take_ids))
+    return Fits(jobs, FIT, lambda job: shape | fitted_takes(job, data.segment_take, data.take_ids))
 
 
 STAGE = trained_stage(

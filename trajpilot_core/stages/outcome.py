@@ -52,9 +52,9 @@ def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
     from trajpilot_core.data.events import load_shots
     from trajpilot_core.stages.event_run import SHOTS, EventRun, event_fits
-    from trajpilot_core.training.fit_event import train_shot_model
+    from trajpilot_core.training.fit_event import SHOT_FIT
 
-    return event_fits(EventRun(work, load_shots(work.inputs)[0], SHOTS), wanted, train_shot_model)
+    return event_fits(EventRun(work, load_shots(work.inputs)[0], SHOTS), wanted, SHOT_FIT)
 
 
 def conclude(work: Work[CompletedOutcome]) -> None:

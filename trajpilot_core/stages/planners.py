@@ -50,7 +50,7 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     """Prepare the planners; dev chooses the learning rate and the epoch."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
-    from trajpilot_core.training.fit_planners import parts_of, planner_task, train_planner
+    from trajpilot_core.training.fit_planners import FIT, parts_of, planner_task
     from trajpilot_core.training.jobs import fitted_takes
 
     data = load_planning_data(work.inputs, "planners")
@@ -65,7 +65,7 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
             share.table("planners_curves", table_of(CurvePoint, []))
             share.models(ENTRY, shape)
     jobs, takes = prepared(work, usable, "planners", lambda *_: task), (data.segment_take, data.take_ids)
-    return Fits(jobs, train_planner, lambda job: shape | fitted_takes(job, *takes), trials=len(work.config.rates))
+    return Fits(jobs, FIT, lambda job: shape | fitted_takes(job, *takes))
 
 
 STAGE = trained_stage(

@@ -76,7 +76,7 @@ def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     """Prepare the predictors of each source, mixture and seed."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
-    from trajpilot_core.training.fit_predictor import train_predictor
+    from trajpilot_core.training.fit_predictor import FIT
 
     motions = two_motions(work.inputs, "pose_sources")
     chain = chains_of(motions.data)[0]
@@ -84,7 +84,7 @@ def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     for (_, seed), models in variants_by_chain(wanted).items():
         _, tasks = latents_and_tasks(work, motions, chain, seed)
         jobs |= {model_key(FINAL, seed, model): job_of(work, (seed, model), tasks[model]) for model in models}
-    return Fits(jobs, train_predictor, lambda job: {"config": work.config.predictor.model_dump_json()})
+    return Fits(jobs, FIT, lambda job: {"config": work.config.predictor.model_dump_json()})
 
 
 def conclude(work: Work[CompletedPoseSources]) -> None:

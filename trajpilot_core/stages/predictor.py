@@ -65,12 +65,7 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
     """
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.dev_scores import floor_scores
-    from trajpilot_core.training.fit_predictor import (
-        PredictorTask,
-        predictor_shape,
-        predictor_task,
-        train_predictor,
-    )
+    from trajpilot_core.training.fit_predictor import FIT, PredictorTask, predictor_shape, predictor_task
     from trajpilot_core.training.jobs import TrainingJob, fitted_takes
 
     data, e_tau = load_planning_data(work.inputs, "predictor"), work.inputs.models("e_tau")
@@ -90,7 +85,7 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
     def about(job: TrainingJob) -> dict[str, str]:
         return shape | with_imported(fitted_takes(job, data.segment_take, data.take_ids), imported, data.take_ids)
 
-    return Fits(prepared(work, wanted, "predictor", prepare), train_predictor, about, floors)
+    return Fits(prepared(work, wanted, "predictor", prepare), FIT, about, floors)
 
 
 def conclude(work: Work[PredictorConfig]) -> None:

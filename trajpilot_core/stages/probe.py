@@ -67,7 +67,7 @@ def run(work: Work[ProbeConfig]) -> None:
 
     from trajpilot_core.data.action_clips import load_clips
     from trajpilot_core.models.attentive_probe import AttentiveProbe
-    from trajpilot_core.training.fit_probe import answers, choose_probe, load_probe, probe_task, train_probe
+    from trajpilot_core.training.fit_probe import FIT, answers, choose_probe, load_probe, probe_task
     from trajpilot_core.training.jobs import chain_job, put_task, run_jobs
 
     if not work.pending:
@@ -86,13 +86,13 @@ def run(work: Work[ProbeConfig]) -> None:
     jobs = [chain_job(work, FINAL, seed, VARIANT, scratch, scratch) for seed in seeds]
 
     def ended(job: "TrainingJob") -> None:
-        chosen = choose_probe(job, work.config)
+        chosen = choose_probe(FIT.result(job), work.config)
         model = load_probe(lambda: AttentiveProbe(task.shape(work.config)), chosen, work.runtime.device)
         classes = {part: codes.cpu().numpy() for part, codes in task.classes.items()}
         rankings = answers(model, torch.from_numpy(data.tokens[data.rows("test")]), classes)
         commit(job.key, job.seed, chosen, rankings, work, task, data)
 
-    run_jobs(jobs, train_probe, work.runtime, ended)
+    run_jobs(jobs, FIT, work.runtime, ended)
 
 
 def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:

@@ -27,7 +27,7 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
 
     With a scorer without a goal there is one more per seed, of the goal-dropout twins.
     """
-    takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("participant", "capture")), folds_of(inputs)
+    takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("capture",)), folds_of(inputs)
     every: Facts = {
         "training takes": takes.digest(takes.train),
         "dev takes": takes.digest(takes.dev),

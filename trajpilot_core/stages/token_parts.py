@@ -30,6 +30,7 @@ from trajpilot_core.stages.full_probe import PatchProbes
 from trajpilot_core.training.event_scorer import action_target
 from trajpilot_core.training.fit_event import ActionTask
 from trajpilot_core.training.fit_probe import (
+    TOKEN_FIT,
     ChosenProbe,
     ProbeTask,
     TokenTask,
@@ -38,7 +39,6 @@ from trajpilot_core.training.fit_probe import (
     load_probe,
     name_of,
     new_token_probe,
-    train_token_probe,
 )
 from trajpilot_core.training.jobs import TrainingJob, put_task, run_jobs
 
@@ -161,8 +161,8 @@ def tuned_on_stored(
         put_task(scratch, scratch / row, task, is_first=not jobs)
         folders = scratch / row / row, scratch / row, scratch
         jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
-    run_jobs(list(jobs.values()), train_token_probe, runtime)
-    chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
+    run_jobs(list(jobs.values()), TOKEN_FIT, runtime)
+    chosen = {row: choose_probe(TOKEN_FIT.result(job), this.work.config.tuned) for row, job in jobs.items()}
     builds = {row: partial(new_token_probe, row, task, this.work.config) for row, task in tasks.items()}
     return {row: (load_probe(builds[row], choice, runtime.device), choice) for row, choice in chosen.items()}
 

@@ -14,7 +14,7 @@ from trajpilot_core.engine.stage import Config, Source, Stage, Work
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
-    from trajpilot_core.training.jobs import Task, Train, TrainingJob
+    from trajpilot_core.training.jobs import Fit, Task, TrainingJob
 
 Trainings: TypeAlias = Mapping[str, tuple[Chain, int, str]]
 """Name of a training -> its chain, seed and variant."""
@@ -28,13 +28,11 @@ class Fits(NamedTuple):
 
     jobs: "Mapping[str, TrainingJob]"
     """By the name of the training, which is also the key of its model."""
-    train: "Train"
+    fit: "Fit[Any, Any]"
     about: "Callable[[TrainingJob], Mapping[str, str]]"
     """What the entry notes about the model of a job: its shape, the takes that it was fitted on."""
     floors: Mapping[str, list[CurvePoint]] = {}
     """Training -> scores of rows without a model that its table of curves begins with."""
-    trials: int | None = None
-    """Trials of each job, of which dev chooses one; None: there is no grid."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Confi
 
 def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
     """Run the pending trainings of a stage; each is committed as soon as it has ended."""
-    from trajpilot_core.training.jobs import best_trial, job_result, run_jobs
+    from trajpilot_core.training.jobs import run_jobs
 
     pending = {source.shard for source in work.pending}
     wanted = {name: of for name, of in trained.trainings(work.inputs, work.config).items() if name in pending}
@@ -94,13 +92,13 @@ def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
 
     def ended(job: "TrainingJob") -> None:
         name = name_of[job]
-        weights, curve = job_result(job) if fits.trials is None else best_trial(job, fits.trials)[1:]
+        _, weights, curve = fits.fit.result(job)
         with work.sink.training(name) as share:
             share.model(trained.entry, name, {key: value.numpy() for key, value in weights.items()})
             share.table(trained.curves, table_of(CurvePoint, [*fits.floors.get(name, []), *curve]))
             share.models(trained.entry, fits.about(job))
 
-    run_jobs(list(name_of), fits.train, work.runtime, ended)
+    run_jobs(list(name_of), fits.fit, work.runtime, ended)
 
 
 def named(trainings: Iterable[tuple[Chain, int, str]]) -> Trainings:

@@ -129,15 +129,6 @@ def read_progress(folder: Path) -> TrainingProgress:
         raise CheckpointError(f"{folder / NAME} is damaged ({error}); delete it and run the stage again") from error
 
 
-def checkpoint_epoch(folder: Path) -> int:
-    """Return the epochs completed in the checkpoint in `folder`, from its header; 0 if there is none."""
-    try:
-        with safe_open(folder / NAME, "pt") as file:
-            return int(json.loads(file.metadata()["progress"])["epoch"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
-        return 0
-
-
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write a safetensors file whole, replacing any older one; missing folders are created.
 

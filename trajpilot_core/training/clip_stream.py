@@ -150,8 +150,7 @@ class ClipStream:
             ahead = [view.ahead for view in views[rows] if view.ahead is not None]
             return self.encoder.every_token(torch.stack(frames), torch.tensor(ahead) if ahead else None)
 
-        what = f"one clip of {self.encoder.config.n_frames} frames does not fit into the memory of {device}"
-        return torch.cat(in_parts(len(clips), self.encoder.config.batch, part, what, "choose a smaller features.model"))
+        return torch.cat(in_parts(len(clips), self.encoder.config.batch, part))
 
 
 def clip_job(video: str, times_s: list[list[float]], cfg: FeatureConfig) -> dict[str, Any]:

@@ -102,8 +102,7 @@ def nearest_labels(
             """Return the labels (B, M), long, of the mids of some windows."""
             return score(predict(windows[rows])[:, 1:-1]).argmax(-1)
 
-        what = f"one window of {horizon} segments does not fit into the memory of {windows.device}"
-        parts = in_parts(len(windows), ROWS_PER_CALL, part, what, "choose another device")
+        parts = in_parts(len(windows), ROWS_PER_CALL, part)
         labels[horizon] = torch.cat(parts)
     return labels
 

@@ -97,8 +97,7 @@ def action_target(events: ActionEvents, cfg: CompletedActionToken) -> Target:
             rank_x = (cosine_xV > true_x).sum(1)  # ties go to the true label
             return torch.stack([true_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1)
 
-        what = f"one prediction does not fit into the memory of {flat_xE.device}"
-        parts = in_parts(len(flat_x), ACTIONS_AT_ONCE, part, what, "choose another device")
+        parts = in_parts(len(flat_x), ACTIONS_AT_ONCE, part)
         terms_x3 = torch.cat([flat_xE.new_zeros(0, 3), *parts])
         utility_x = (terms_x3 * terms_x3.new_tensor(cfg.utility)).sum(1)
         return Utility(utility_x.view(truth.shape), terms_x3[:, 1].view(truth.shape))
@@ -131,8 +130,7 @@ def event_queries(
     def rolled_out(at: slice) -> Tensor:
         return chain.traj.roll_out(events.context[rows[at]], start_BE[at], mids_BKE[at])
 
-    what = f"the candidates of one event do not fit into the memory of {rows.device}"
-    parts = in_parts(len(rows), target.at_once, rolled_out, what, "lower scorer.candidates, or choose another device")
+    parts = in_parts(len(rows), target.at_once, rolled_out)
     none_BKP = mids_BKE.new_zeros(0, mids_BKE.shape[1], target.shape.plan)
     plans_BKP = target.predictions(torch.cat([none_BKP, *parts]))
     fallback_BP = target.predictions(chain.no_traj(events.context[rows], none_B2E))

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from schemas.training import AlignmentConfig
+from schemas.training import AlignmentConfig, TrainConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.predictor import TrajectoryEncoder, channel_scale
 from trajpilot_core.training.dev_scores import recalls_at, row_training
-from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, fit, seeded
+from trajpilot_core.training.jobs import Fit, Task, TrainingJob
+from trajpilot_core.training.loop import Training, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 
@@ -35,9 +35,10 @@ class AlignmentTask(Task):
     """(m,) long."""
 
 
-def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit E_tau on the job's segments, with R@1 and R@5 of their labels in the whole bank after every epoch."""
-    cfg, task = AlignmentConfig.model_validate_json(job.config), AlignmentTask.unpacked(job_tensors(job))
+def alignment_training(
+    job: TrainingJob, task: AlignmentTask, cfg: AlignmentConfig, trial: int = 0
+) -> tuple[Training, TrainConfig]:
+    """Return the training of E_tau, with R@1 and R@5 of the labels in the whole bank after every epoch."""
     with seeded(job.seed):
         model = TrajectoryEncoder(cfg, task.bank.shape[1])
     model.scale.copy_(channel_scale(task.motions[task.fit]))
@@ -48,15 +49,13 @@ def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
         return {f"R@{k}": value for k, value in recalls_at(latents, task.bank, task.labels[rows], (1, 5)).items()}
 
     def loss(rows: Tensor) -> Tensor:
-        return segment_loss(model, task, rows)
+        ids = task.labels[rows]
+        z_BE = model(task.motions[rows] / model.scale)
+        return alignment_loss(z_BE, task.bank[ids], ids, clamp_temperature(model.log_temperature))
 
     splits = {"train": task.fit, "dev": task.dev}
     training = row_training(job.name, job.seed, model, splits, cfg.train.batch, loss, recalls, selected="dev/R@5")
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    return training, cfg.train
 
 
-def segment_loss(model: TrajectoryEncoder, task: AlignmentTask, rows: Tensor) -> Tensor:
-    """Return the alignment loss of the segments `rows` (B,) long."""
-    ids = task.labels[rows]
-    z_BE = model(task.motions[rows] / model.scale)
-    return alignment_loss(z_BE, task.bank[ids], ids, clamp_temperature(model.log_temperature))
+FIT = Fit(AlignmentTask, AlignmentConfig, alignment_training)

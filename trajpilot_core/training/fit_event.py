@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.events import CompletedActionToken, CompletedOutcome
-from schemas.training import PredictorConfig
+from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.training.dev_scores import row_training
 from trajpilot_core.training.fit_predictor import kept, places_for, standardise, start_weights, variant_latents
-from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, seeded
+from trajpilot_core.training.jobs import Fit, Task, TrainingJob
+from trajpilot_core.training.loop import Training, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 P = TypeVar("P", bound=ActionPredictor | OutcomePredictor)
@@ -114,10 +114,10 @@ class ActionTask(EventTask):
     """(V, E) float32, unit norm."""
 
 
-def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg = CompletedActionToken.model_validate_json(job.config)
-    task = ActionTask.unpacked(job_tensors(job))
+def action_training(
+    job: TrainingJob, task: ActionTask, cfg: CompletedActionToken, trial: int = 0
+) -> tuple[Training, TrainConfig]:
+    """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_event_predictor(ActionPredictor, task, cfg.predictor).to(job.device)
     start_weights(model.backbone, cfg.predictor, twin_of(job.key))  # a twin was trained with a masked Goal
@@ -138,8 +138,10 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
         total: Tensor = cosine + cfg.predictor.infonce_weight * pooled
         return total
 
-    training = event_training(job, task, cfg.train.batch, model, loss, right, "action")
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    return event_training(job, task, cfg.train.batch, model, loss, right, "action"), cfg.train
+
+
+ACTION_FIT = Fit(ActionTask, CompletedActionToken, action_training)
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,10 @@ class OutcomeTask(EventTask):
     """(N,) bool."""
 
 
-def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit the variant or the probe that the job names and leave it in the job's checkpoint."""
-    cfg = CompletedOutcome.model_validate_json(job.config)
-    task = OutcomeTask.unpacked(job_tensors(job))
+def shot_training(
+    job: TrainingJob, task: OutcomeTask, cfg: CompletedOutcome, trial: int = 0
+) -> tuple[Training, TrainConfig]:
+    """Return the training of the variant or the probe that the job names."""
     with seeded(job.seed):
         is_probe = job.variant == PROBE
         model = new_shot_probe(task, cfg) if is_probe else new_event_predictor(OutcomePredictor, task, cfg.predictor)
@@ -181,8 +183,10 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     def right(rows: Tensor) -> Tensor:
         return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
 
-    training = event_training(job, task, cfg.train.batch, model, loss, right, "accuracy", keeps_last=True)
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    return event_training(job, task, cfg.train.batch, model, loss, right, "accuracy", keeps_last=True), cfg.train
+
+
+SHOT_FIT = Fit(OutcomeTask, CompletedOutcome, shot_training)
 
 
 def new_shot_probe(task: OutcomeTask, cfg: CompletedOutcome) -> ShotProbe:

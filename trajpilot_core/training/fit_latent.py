@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.latent import LatentConfig, LatentVariant
+from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.models.latent import (
@@ -27,8 +28,8 @@ from trajpilot_core.models.latent import (
 )
 from trajpilot_core.training.dev_scores import measured, row_training, sampled_fit
 from trajpilot_core.training.fit_predictor import window_batches, windows_of_chain
-from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, seeded
+from trajpilot_core.training.jobs import Fit, Task, TrainingJob
+from trajpilot_core.training.loop import Training, seeded
 
 M = TypeVar("M", bound=nn.Module)
 NEXT = 2
@@ -179,39 +180,32 @@ def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str,
     return scores | ({f"{QUANTITY} of goal": -float(torch.cat(goals).mean())} if goals else {})
 
 
-def train_latent(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg, task = LatentConfig.model_validate_json(job.config), LatentTask.unpacked(job_tensors(job))
+def latent_training(
+    job: TrainingJob, task: LatentTask, cfg: LatentConfig, trial: int = 0
+) -> tuple[Training, TrainConfig]:
+    """Return the training of the variant that the job names; all predictors start with equal weights."""
     variant = cast(LatentVariant, job.variant)
     if variant == "latent_head":
-        train_head(job, task, cfg, epoch_done)
-        return
-    training = predictor_training(task, cfg, variant, job.name, job.seed, job.device)
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
-
-
-def predictor_training(
-    task: LatentTask, cfg: LatentConfig, variant: LatentVariant, name: str, seed: int, device: str
-) -> Training:
-    """Return the training of a predictor; all variants start with equal weights."""
-    with seeded(seed):
-        model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(device)
+        return head_training(job, task, cfg)
+    with seeded(job.seed):
+        model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(job.device)
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
     latent_fit, windows, dev = LatentFit(model, task, cfg, variant, controls), *task.windows(variant)
-    scored = {split: rows for split, rows in (("dev", dev), ("train", sampled_fit(windows, dev, seed))) if rows}
-    return Training(
-        name=name,
-        seed=seed,
+    scored = {split: rows for split, rows in (("dev", dev), ("train", sampled_fit(windows, dev, job.seed))) if rows}
+    training = Training(
+        name=job.name,
+        seed=job.seed,
         model=model,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
         loss=lambda batch: latent_loss(latent_fit, *batch),
         measure=lambda: measured(scored, partial(distances, latent_fit)),
         selected=SELECTED,
     )
+    return training, cfg.train
 
 
-def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done: EpochDone) -> None:
-    """Fit the classifier on true latents of the fitted takes."""
+def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> tuple[Training, TrainConfig]:
+    """Return the training of the classifier on true latents of the fitted takes."""
     with seeded(job.seed):
         head = standardising(LatentHead(task.shape()), task, cfg).to(job.device)
 
@@ -231,7 +225,10 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
 
     splits, batch = {"dev": task.dev_rows, "train": task.fit_rows}, cfg.head.batch
     training = row_training(job.name, job.seed, head, splits, batch, loss, shares, selected="dev/right")
-    fit(training, cfg.head, job.folder, job.device, epoch_done, job.checkpoint_s)
+    return training, cfg.head
+
+
+FIT = Fit(LatentTask, LatentConfig, latent_training)
 
 
 def standardising(model: M, task: LatentTask, cfg: LatentConfig) -> M:

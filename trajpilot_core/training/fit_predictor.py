@@ -6,7 +6,6 @@ Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, 
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,13 +18,13 @@ from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
 from trajpilot_core.data.imported_fits import first_weights
 from trajpilot_core.data.other_runs import OtherOutput, open_other
-from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData, rows_of_takes
+from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.dev_scores import measured, mid_accuracy, nearest_labels, sampled_fit
-from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
+from trajpilot_core.training.jobs import Fit, Task, TrainingJob
+from trajpilot_core.training.loop import Training, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
 ENTRY = "predictors"
@@ -95,10 +94,10 @@ def windows_of_chain(data: PlanningData, chain: Chain) -> tuple[Tensor, dict[int
     return rows_of_takes(data.segment_take, takes), fit, dev
 
 
-def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg = PredictorConfig.model_validate_json(job.config)
-    task = PredictorTask.unpacked(job_tensors(job))
+def predictor_training(
+    job: TrainingJob, task: PredictorTask, cfg: PredictorConfig, trial: int = 0
+) -> tuple[Training, TrainConfig]:
+    """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
@@ -113,13 +112,15 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
             model,
             task,
             job.variant,
-            dev_arithmetic(task, cfg.train, job.device),
             sampled_fit(task.fit, task.dev, job.seed),
             sees_goal=is_measured_with_goal(cfg, job.variant),
         ),
         selected="dev/M@1",
     )
-    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    return training, cfg.train
+
+
+FIT = Fit(PredictorTask, PredictorConfig, predictor_training)
 
 
 def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorShape:
@@ -226,21 +227,10 @@ def kept(n: int, dropout: float, device: torch.device) -> Tensor:
     return torch.rand(n, device=device) >= dropout
 
 
-def dev_arithmetic(task: PredictorTask, cfg: TrainConfig, device: str) -> AbstractContextManager[object]:
-    """Return the arithmetic of the dev measure: fp32, or that of the training if a GPU measures many windows.
-
-    bf16 changes the label of a few mids in a thousand. With many windows that is far below the differences that select
-    an epoch; with few it is not, and fp32 costs little (docs/decisions/training.md).
-    """
-    many = sum(map(len, task.dev.values())) >= MANY_WINDOWS
-    return autocast(cfg, device) if many and device != "cpu" else nullcontext()
-
-
 def measurer(
     model: CausalPredictor,
     task: PredictorTask,
     variant: str,
-    arithmetic: AbstractContextManager[object] = nullcontext(),  # noqa: B008
     sample: Mapping[int, Tensor] | None = None,
     *,
     sees_goal: bool = True,
@@ -248,7 +238,6 @@ def measurer(
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
-        arithmetic: arithmetic of the model; its outputs are fp32 and are compared with the bank in fp32.
         sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
             alone.
         sees_goal: false: neither the feature nor the trajectory of the goal is given.
@@ -260,8 +249,7 @@ def measurer(
         latents = variant_latents(task.latents[segments], variant)
         start = task.features[segments[:, 0]]
         goal = task.features[segments[:, -1]] if sees_goal else None
-        with arithmetic:
-            out: Tensor = model(start, goal, latents, segments.shape[1])
+        out: Tensor = model(start, goal, latents, segments.shape[1])
         return out
 
     def label_scores(predicted_xE: Tensor) -> Tensor:
@@ -286,24 +274,33 @@ def places_for(horizon: int, cfg: PredictorConfig) -> int:
     return max(horizon, max_horizon)
 
 
-def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> frozenset[str]:
+def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> bool:
     """Load the other run's weights of this key into a new model; nothing is loaded if no other run is set.
 
     All parameters and buffers are loaded, including the scale of the features. A goal-dropout twin that the other run
     lacks gets the weights of its original there (`first_weights`); a class head that it lacks stays as it is.
 
     Returns:
-        Names of the parameters of a class head that the other run lacks; empty if no other run is set.
+        Whether there is a class head that the other run lacks; False if no other run is set.
 
     Raises InputError: the other model has other sizes, or is damaged.
     """
     if cfg.pretrained is None:
-        return frozenset()
+        return False
     output = open_other(cfg.pretrained, "predictor")
     refuse_other_settings(output, cfg)
     models = output.models(ENTRY)
     first = first_weights(key, models.keys)
-    return put_weights(model.state_dict(), models.read(first), f"{output.setting}: {first} of {output.named}")
+    state, weights = model.state_dict(), {name: torch.tensor(value) for name, value in models.read(first).items()}
+    new = {name: value for name, value in state.items() if name.startswith(NEW) and name not in weights}
+    try:
+        model.load_state_dict(weights | new)
+    except RuntimeError as error:
+        raise InputError(
+            f"{output.setting}: {first} of {output.named} does not fit ({error}); set the sizes of that run, and no "
+            "longer horizon than it has (predictor.*, features.tokens, ingest.max_horizon)"
+        ) from None
+    return bool(new)
 
 
 def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
@@ -318,33 +315,3 @@ def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
     ]
     if differ:
         raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set the values of that run")
-
-
-@torch.no_grad()
-def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> frozenset[str]:
-    """Copy weights into the parameters and buffers of a model; shapes must be equal.
-
-    Args:
-        state: name -> parameter or buffer, of any shape.
-        weights: name -> array of that shape; names that start with NEW may be missing.
-        named: origin of the weights, for the message.
-
-    Returns:
-        Names of the parameters without weights, which stay as they are.
-
-    Raises InputError: parameters are missing on one side or differ in shape; names them with both shapes.
-    """
-    here = {name: tuple(value.shape) for name, value in state.items()}
-    shapes = {name: value.shape for name, value in weights.items()}
-    optional = frozenset(name for name in here if name.startswith(NEW) and name not in shapes)
-    wrong = sorted(name for name in here | shapes if here.get(name) != shapes.get(name) and name not in optional)
-    if wrong:
-        sides = [(name, shapes.get(name, "absent"), here.get(name, "absent")) for name in wrong]
-        faults = "; ".join(f"{name} {theirs} there, {ours} here" for name, theirs, ours in sides)
-        raise InputError(
-            f"{named} does not fit: {faults} (shapes); set the sizes of that run, and no longer horizon than it has "
-            "(predictor.*, features.tokens, ingest.max_horizon)"
-        )
-    for name, value in weights.items():
-        state[name].copy_(torch.tensor(value))
-    return optional

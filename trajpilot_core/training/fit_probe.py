@@ -36,8 +36,8 @@ from trajpilot_core.metrics.epic_kitchens import (
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
 from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.training.dev_scores import row_training
-from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, seeded
+from trajpilot_core.training.jobs import Fit, JobResult, Task, TrainingJob
+from trajpilot_core.training.loop import Training, seeded
 
 M = TypeVar("M", bound=nn.Module)
 AT_ONCE = 512
@@ -107,11 +107,17 @@ def grid(cfg: ProbeConfig) -> list[Trial]:
     return [Trial(*values) for values in product(cfg.rates, cfg.decays)]
 
 
-def train_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit every trial of the grid from the same initial weights; each writes its own checkpoint."""
-    cfg = ProbeConfig.model_validate_json(job.config)
-    task = ProbeTask.unpacked(job_tensors(job))
-    fit_grid(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)), epoch_done)
+def visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, number: int) -> tuple[Training, TrainConfig]:
+    """Return a trial of the grid; all start with equal weights."""
+    return probe_training(job, task, cfg, number, lambda: AttentiveProbe(task.shape(cfg)))
+
+
+def n_trials(cfg: ProbeConfig | CompletedActionToken) -> int:
+    """Return the number of trials of the grid of a probe, or of its fine-tuning."""
+    return len(cfg.rates) * len(cfg.decays)
+
+
+FIT = Fit(ProbeTask, ProbeConfig, visual_training, n_trials)
 
 
 def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
@@ -130,34 +136,25 @@ def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
     )
 
 
-def fit_grid(
-    job: TrainingJob,
-    task: ProbeTask,
-    cfg: ProbeConfig,
-    build: Callable[[], nn.Module],
-    epoch_done: EpochDone,
-    *more: Tensor,
-) -> None:
-    """Fit every trial of a grid, each with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
-    trials = grid(cfg)
+def probe_training(
+    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, number: int, build: Callable[[], nn.Module], *more: Tensor
+) -> tuple[Training, TrainConfig]:
+    """Return a trial of a grid with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
+    trial = grid(cfg)[number]
+    with seeded(job.seed):
+        model = build().to(job.device)
 
-    def trial(number: int) -> tuple[Training, TrainConfig]:
-        with seeded(job.seed):
-            model = build().to(job.device)
+    def loss(rows: Tensor) -> Tensor:
+        inputs = (values[rows].float() for values in (task.tokens, *more))
+        return probe_loss(model(*inputs), task.columns[rows])
 
-        def loss(rows: Tensor) -> Tensor:
-            inputs = (values[rows].float() for values in (task.tokens, *more))
-            return probe_loss(model(*inputs), task.columns[rows])
+    def shares(rows: Tensor) -> dict[str, float]:
+        rankings = answers(model, task.tokens[rows], task.column_numbers(), *(values[rows] for values in more))
+        return shares_of(task.columns[rows].cpu().numpy(), rankings)
 
-        def shares(rows: Tensor) -> dict[str, float]:
-            rankings = answers(model, task.tokens[rows], task.column_numbers(), *(values[rows] for values in more))
-            return shares_of(task.columns[rows].cpu().numpy(), rankings)
-
-        name = f"{job.name}, {trials[number].name}"
-        training = row_training(name, job.seed, model, task.splits(), cfg.batch, loss, shares, **ORIGINAL)
-        return training, original_training(cfg, trials[number])
-
-    run_trials(job, len(trials), trial, epoch_done)
+    name = f"{job.name}, {trial.name}"
+    training = row_training(name, job.seed, model, task.splits(), cfg.batch, loss, shares, **ORIGINAL)
+    return training, original_training(cfg, trial)
 
 
 def cosine(step: int, total: int, cfg: TrainConfig) -> float:
@@ -195,13 +192,12 @@ def answers(
         logits = model(tokens_NTD[rows].to(device).float(), *(values[rows].to(device).float() for values in more))
         return {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
 
-    what = f"one clip of {tokens_NTD.shape[1]} tokens does not fit into the memory of {device}"
-    parts = in_parts(len(tokens_NTD), AT_ONCE, part, what, "choose another device")
+    parts = in_parts(len(tokens_NTD), AT_ONCE, part)
     return {name: np.concatenate([rankings[name] for rankings in parts]) for name in PARTS}
 
 
 class ChosenProbe(NamedTuple):
-    """The result of a grid of probes."""
+    """The result of a grid of probes: one trial for all metrics."""
 
     trial: Trial
     """The trial that dev chose."""
@@ -211,13 +207,9 @@ class ChosenProbe(NamedTuple):
     """Curves of all trials; the chosen one has the name of the training."""
 
 
-def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
-    """Return the trial with the highest dev score, ties to the first: one trial for all metrics.
-
-    Raises TrainingError: a trial is not complete.
-    """
-    number, weights, curve = best_trial(job, len(grid(cfg)))
-    return ChosenProbe(grid(cfg)[number], weights, curve)
+def choose_probe(result: JobResult, cfg: ProbeConfig) -> ChosenProbe:
+    """Return the trial of a grid that dev chose."""
+    return ChosenProbe(grid(cfg)[result.trial], result.weights, result.curve)
 
 
 def load_probe(build: Callable[[], M], chosen: ChosenProbe, device: str) -> M:
@@ -261,11 +253,15 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -
     return model
 
 
-def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fine-tune every trial of the row that the job names; each writes its own checkpoint."""
-    cfg = CompletedActionToken.model_validate_json(job.config)
-    task, row = TokenTask.unpacked(job_tensors(job)), cast(TokenRow, job.variant)
-    fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
+def token_training(
+    job: TrainingJob, task: TokenTask, cfg: CompletedActionToken, number: int
+) -> tuple[Training, TrainConfig]:
+    """Return a trial of the fine-tuning of the row that the job names."""
+    row = cast(TokenRow, job.variant)
+    return probe_training(job, task, cfg.tuned, number, lambda: new_token_probe(row, task, cfg), task.token)
+
+
+TOKEN_FIT = Fit(TokenTask, CompletedActionToken, token_training, n_trials)
 
 
 def name_of(row: TokenRow) -> str:

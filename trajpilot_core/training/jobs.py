@@ -10,11 +10,12 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, get_origin
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, get_origin
 
 import torch
 from torch import Tensor
 
+from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
@@ -24,15 +25,15 @@ from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
 from trajpilot_core.training.checkpoint import (
     NAME,
-    TrainingProgress,
-    checkpoint_epoch,
     is_there,
     read_progress,
     read_tensors,
     write_atomically,
 )
-from trajpilot_core.training.loop import EpochDone, Training, fit, tell_resumed
+from trajpilot_core.training.loop import EpochDone, Training, fit
 
+TaskT = TypeVar("TaskT", bound="Task")
+ConfigT = TypeVar("ConfigT", bound=Record)
 POLL_S = 0.5
 UNIT = "epochs at most"
 """A training may stop early."""
@@ -79,66 +80,6 @@ def chain_job(work: Work[Any], chain: Chain, seed: int, variant: str, folder: Pa
         device=work.runtime.device,
         checkpoint_s=work.runtime.checkpoint_s,
     )
-
-
-Train = Callable[[TrainingJob, EpochDone], None]
-"""Must be a module-level function: spawned processes import it by name."""
-
-
-def run_jobs(
-    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = lambda job: None
-) -> None:
-    """Run every job to completion; one that completed earlier returns at once.
-
-    For each completed job `ended` is called in this process; it may delete the job's folder.
-
-    Raises TrainingError: a training failed, or its process crashed.
-    """
-    workers = processes(len(jobs), runtime.workers) if runtime.device == "cpu" else 1
-    if workers > 1:
-        _run_spawned(jobs, train, runtime, workers, ended)
-        return
-    for number, job in enumerate(jobs):
-
-        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
-            runtime.progress(number * epochs + epoch, len(jobs) * epochs, f"{UNIT}; {line}")
-
-        train(job, report)
-        ended(job)
-
-
-def processes(n_jobs: int, workers: int) -> int:
-    """Return how many processes train: all trainings at once where a second round would leave cores idle."""
-    return n_jobs if workers > 1 and n_jobs < 2 * workers else min(n_jobs, workers)
-
-
-def run_trials(
-    job: TrainingJob, n_trials: int, trial: Callable[[int], tuple[Training, TrainConfig]], epoch_done: EpochDone
-) -> None:
-    """Fit the trials of a grid one after the other; each has its own folder, and progress counts the epochs of all."""
-    for number in range(n_trials):
-
-        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
-            epoch_done(number * epochs + epoch, n_trials * epochs, line)
-
-        training, cfg = trial(number)
-        fit(training, cfg, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
-
-
-def best_trial(job: TrainingJob, n_trials: int) -> tuple[int, dict[str, Tensor], list[CurvePoint]]:
-    """Return the trial of a grid with the highest dev score, ties to the first.
-
-    Returns:
-        Its number, the weights of its best epoch, on the CPU, and the curves of all trials: the chosen one has the name
-        of the training, the others are named after their trial.
-
-    Raises TrainingError: a trial is not complete.
-    """
-    trials = [_completed(job, job.folder / f"trial{number}") for number in range(n_trials)]
-    best = max(range(n_trials), key=lambda number: (trials[number].best_score, -number))
-    curve = [point.replace(model=job.name) for point in trials[best].curve]
-    curve += [point for number, trial in enumerate(trials) if number != best for point in trial.curve]
-    return best, trials[best].best, curve
 
 
 @dataclass(frozen=True)
@@ -189,19 +130,91 @@ def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
-def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
-    """Return the best weights, name of a parameter or buffer -> CPU tensor, and the curve of a completed job.
+def no_grid(config: Record) -> int:
+    """Return the number of trials of a training without a grid."""
+    return 1
 
-    Raises TrainingError: the job is not complete.
+
+class JobResult(NamedTuple):
+    """The result of a job."""
+
+    trial: int
+    """Number of the trial with the highest dev score, ties to the first."""
+    weights: dict[str, Tensor]
+    """Parameters and buffers of its best epoch, on the CPU."""
+    curve: list[CurvePoint]
+    """Curves of all trials: the chosen one has the name of the job, the others are named after their trial."""
+
+
+@dataclass(frozen=True)
+class Fit(Generic[TaskT, ConfigT]):
+    """How one kind of model is trained; a call trains a job. Spawned processes import its functions by name."""
+
+    task: type[TaskT]
+    config: type[ConfigT]
+    training: Callable[[TrainingJob, TaskT, ConfigT, int], tuple[Training, TrainConfig]]
+    """(job, its data on its device, settings of the stage, number of the trial) -> the training of a new model."""
+    n_trials: Callable[[ConfigT], int] = no_grid
+    """Trials of a grid, of which dev chooses one."""
+
+    def __call__(self, job: TrainingJob, epoch_done: EpochDone) -> None:
+        """Train the trials one after the other; each has its own checkpoint, and progress counts the epochs of all."""
+        config, task = self.config.model_validate_json(job.config), self.task.unpacked(job_tensors(job))
+        n_trials = self.n_trials(config)
+        for number in range(n_trials):
+
+            def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
+                epoch_done(number * epochs + epoch, n_trials * epochs, line)
+
+            training, cfg = self.training(job, task, config, number)
+            fit(training, cfg, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
+
+    def result(self, job: TrainingJob) -> JobResult:
+        """Return the result of a completed job.
+
+        Raises TrainingError: a trial is not complete.
+        """
+        n_trials = self.n_trials(self.config.model_validate_json(job.config))
+        folders = [job.folder / f"trial{number}" for number in range(n_trials)]
+        for folder in folders:
+            if not is_there(folder / NAME):
+                raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
+        trials = [read_progress(folder) for folder in folders]
+        best = max(range(n_trials), key=lambda number: (trials[number].best_score, -number))
+        curve = [point.replace(model=job.name) for point in trials[best].curve]
+        curve += [point for number, trial in enumerate(trials) if number != best for point in trial.curve]
+        return JobResult(best, trials[best].best, curve)
+
+
+Train = Callable[[TrainingJob, EpochDone], None]
+"""Trains a job: a `Fit`, or a function of a module."""
+
+
+def run_jobs(
+    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = lambda job: None
+) -> None:
+    """Run every job to completion; one that completed earlier returns at once.
+
+    For each completed job `ended` is called in this process; it may delete the job's folder.
+
+    Raises TrainingError: a training failed, or its process crashed.
     """
-    progress = _completed(job, job.folder)
-    return progress.best, progress.curve
+    workers = processes(len(jobs), runtime.workers) if runtime.device == "cpu" else 1
+    if workers > 1:
+        _run_spawned(jobs, train, runtime, workers, ended)
+        return
+    for number, job in enumerate(jobs):
+
+        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
+            runtime.progress(number * epochs + epoch, len(jobs) * epochs, f"{UNIT}; {line}")
+
+        train(job, report)
+        ended(job)
 
 
-def _completed(job: TrainingJob, folder: Path) -> TrainingProgress:
-    if not is_there(folder / NAME):
-        raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
-    return read_progress(folder)
+def processes(n_jobs: int, workers: int) -> int:
+    """Return how many processes train: all trainings at once where a second round would leave cores idle."""
+    return n_jobs if workers > 1 and n_jobs < 2 * workers else min(n_jobs, workers)
 
 
 def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]) -> dict[str, str]:
@@ -222,8 +235,6 @@ def _run_spawned(
 
     The log of a process itself is not shown.
     """
-    for job in jobs:
-        tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     with worker_pool(workers) as pool:
         futures = [pool.submit(_in_process, job, train) for job in jobs]
         open_ = dict(zip(futures, jobs, strict=True))

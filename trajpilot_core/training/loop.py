@@ -108,7 +108,8 @@ def fit(
         optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
-        tell_resumed(training.name, training.seed, state.epoch)
+        if state.epoch:
+            log.info("training %s seed %d goes on after epoch %d", training.name, training.seed, state.epoch)
         written_s = time.monotonic()
         while not finished(state, cfg):
             run_epoch(training, cfg, optimizer, generator, state, device)
@@ -120,12 +121,6 @@ def fit(
                 said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
                 epoch_done(state.epoch, cfg.epochs, said)
     return state
-
-
-def tell_resumed(name: str, seed: int, epoch: int) -> None:
-    """Log that a training goes on from its checkpoint, if it does."""
-    if epoch:
-        log.info("training %s seed %d goes on after epoch %d", name, seed, epoch)
 
 
 def run_epoch(

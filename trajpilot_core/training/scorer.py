@@ -219,8 +219,7 @@ def decide(
         gate_B = torch.where(inputs.valid.any(1), gate_B.float().sigmoid(), 0.0)
         return gate_B, rank_BK.float().max(dim=1).indices
 
-    what = f"the candidates of one query do not fit into the memory of {queries.latents.device}"
-    parts = in_parts(len(every), batch, part, what, "lower scorer.candidates, or choose another device")
+    parts = in_parts(len(every), batch, part)
     if not parts:
         return queries.query.new_zeros(0), queries.take[:0]
     gates, choices = (torch.cat(pieces) for pieces in zip(*parts, strict=True))

@@ -50,18 +50,12 @@ SCORER = "scorer"
 
 
 class ScorerDecision(Record):
-    """What was chosen on dev for one seed, and what dev said."""
+    """What was chosen on dev for one seed."""
 
     threshold: float
     """A window opens where its gate probability reaches this; above 1: never."""
     knn_temperature: float
     pool_temperature: float
-    n_queries: int
-    n_dev: int
-    gate_positive_share: float
-    """Share of the training queries whose best candidate beats the fallback."""
-    dev: dict[str, float]
-    """Shares on dev, 0 to 1, of the epoch that was kept; empty without dev windows or without queries."""
 
 
 class FittedScorer(NamedTuple):
@@ -129,7 +123,7 @@ def train_scorer(
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
     if train is None:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
-        return FittedScorer(state, shape, _decision(config, collected, 0, 0.0, {}), [])
+        return FittedScorer(state, shape, _decision(config, collected), [])
     where = train.take.device  # of the queries: on the device, or in mapped files
     opens = gate_targets(train, config.margin)
     weights = class_weights(opens)
@@ -149,9 +143,9 @@ def train_scorer(
         batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
     fitted = fit(training, config.train, runtime.scratch / name, device, runtime.progress, runtime.checkpoint_s)
-    kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
-    share = float(opens.float().mean())
-    decision = _decision(config, collected, len(train), share, kept)
+    at = fitted.best_epoch, "dev", "threshold"
+    thresholds = [p.value for p in fitted.curve if (p.epoch, p.split, p.quantity) == at]
+    decision = _decision(config, collected, *thresholds)
     choices = choices_of(scorer, fitted.best, dev, config, training.name, seed)
     return FittedScorer(fitted.best, shape, decision, fitted.curve, choices)
 
@@ -219,20 +213,12 @@ def choices_of(
     ]
 
 
-def _decision(
-    config: ScorerConfig, collected: Collected, n_queries: int, share: float, kept: dict[str, float]
-) -> ScorerDecision:
+def _decision(config: ScorerConfig, collected: Collected, threshold: float = NEVER) -> ScorerDecision:
     """Gather what dev decided; without dev windows the gate stays shut and the temperatures are the grid's highest."""
     horizon = collected.dev.n_mids if collected.dev is not None else torch.empty(0, dtype=torch.long)
-    return ScorerDecision(
-        threshold=kept.get("threshold", NEVER),
-        knn_temperature=best_temperature(config.temperatures, collected.knn_m1, horizon),
-        pool_temperature=best_temperature(config.temperatures, collected.pool_m1, horizon),
-        n_queries=n_queries,
-        n_dev=len(horizon),
-        gate_positive_share=share,
-        dev={name: value for name, value in kept.items() if name != "threshold"},
-    )
+    m1 = collected.knn_m1, collected.pool_m1
+    knn, pool = (best_temperature(config.temperatures, m1_NT, horizon) for m1_NT in m1)
+    return ScorerDecision(threshold=threshold, knn_temperature=knn, pool_temperature=pool)
 
 
 def best_temperature(grid: tuple[float, ...], m1_NT: Tensor, horizon_N: Tensor) -> float:

@@ -219,9 +219,8 @@ def held(data, files, scorers, lost=()) -> Memory:
     ]
     columns = ("window_id", "take_id", "horizon", "split", "segment_ids")
     fold = {t: f for t, f in zip(data.take_ids, data.fold.tolist(), strict=True) if f >= -1}
-    people = [name or None for name in data.participants]
     tables = {
-        "takes": pa.table({"take_id": data.take_ids, "participant": people, "capture": data.captures, "split": split}),
+        "takes": pa.table({"take_id": data.take_ids, "capture": data.captures, "split": split}),
         "segments": pa.table({"segment_id": data.segment_ids, "take_id": take, "label_id": label}),
         "windows": pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in windows]),
         "folds": pa.table({"take_id": list(fold), "fold": list(fold.values())}),

@@ -1,18 +1,15 @@
 """Bank, exclusions and roll-out."""
 
-import warnings
 from dataclasses import replace
 
 import pytest
 import torch
 from planning_fixture import SCORER, model_files, planning_data
-from pretend_device import pretend_cuda
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from trajpilot_core.data.chains import chains_of, fit_takes, query_takes
 from trajpilot_core.errors import LeakError
-from trajpilot_core.methods.plans import derangement, shuffled_plan
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.retrieval import bank as bank_module
 from trajpilot_core.retrieval import candidates as candidates_module
@@ -21,10 +18,9 @@ from trajpilot_core.retrieval.bank import (
     chain_view,
     check_takes,
     endpoint_keys,
-    many_plans,
     retrieve,
 )
-from trajpilot_core.retrieval.candidates import find_candidates, label_votes, permuted, pool_mean, pool_weights
+from trajpilot_core.retrieval.candidates import find_candidates, label_votes, pool_mean, pool_weights
 from trajpilot_core.retrieval.search import top_k
 
 
@@ -82,22 +78,11 @@ def test_a_search_that_forgets_the_exclusion_is_caught(view, monkeypatch):
     rows = bank.window[:5]
     keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
     take = view.data.windows[3].take[rows]
-    monkeypatch.setattr(bank_module, "top_k", lambda *args, exclude, **rest: top_k(*args, **rest))
+    monkeypatch.setattr(
+        bank_module, "top_k", lambda query, bank, k, take, own: top_k(query, bank, k, take, own - 1_000)
+    )
     with pytest.raises(LeakError, match=r"candidate \d+ of query \d+"):
         retrieve(bank, keys_, take, SCORER.candidates)
-
-
-def test_strict_leaves_out_the_querys_participant(view):
-    bank = build_bank(view, 3, "visual")
-    rows = (view.data.windows[3].split == 2).nonzero()[:, 0]
-    take = view.data.windows[3].take[rows]
-    person = bank_module.person_codes(view.data)[take]
-    keys_ = endpoint_keys(view, view.data.windows[3].segments[rows], "visual")
-    found = retrieve(bank, keys_, take, SCORER.candidates, person)
-    own = bank.person[found.index] == person[:, None]
-    assert not (own & (person >= 0)[:, None] & (found.index >= 0)).any()
-    loose = retrieve(bank, keys_, take, SCORER.candidates)
-    assert (bank.person[loose.index] == person[:, None])[person >= 0].any()
 
 
 def test_candidates_are_rolled_out_with_the_querys_ends_and_their_own_middles(view):
@@ -114,66 +99,14 @@ def test_candidates_are_rolled_out_with_the_querys_ends_and_their_own_middles(vi
             assert_close(found.ends[b], plan[[0, -1]], atol=1e-5, rtol=1e-4)
 
 
-def test_many_plans_are_made_in_bf16_on_a_gpu_only(view, monkeypatch):
-    n_dev = sum(int((windows.split == 1).sum()) for windows in view.data.windows.values())
-    for device, precision, many, in_bf16 in (
-        ("cpu", "bf16", True, False),
-        ("cuda", "fp32", True, False),
-        ("cuda", "bf16", False, False),
-        ("cuda", "bf16", True, True),
-        ("cuda", "auto", True, False),
-    ):
-        monkeypatch.setattr(bank_module, "MANY_WINDOWS", n_dev if many else n_dev + 1)
-        with pretend_cuda(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch without a GPU says that it switches autocast off
-            there = replace(view, latents=view.latents.to(device), models=replace(view.models, precision=precision))
-            found = many_plans(there)
-        assert isinstance(found, torch.autocast) == in_bf16, (device, precision, many)
-        assert not in_bf16 or (found.device, found.fast_dtype) == ("cuda", torch.bfloat16)
-
-
-def test_keys_and_candidates_are_many_plans_and_the_fallback_is_not(view, monkeypatch):
-    """Here many plans are computed in bf16 on the CPU."""
-    rows, seen = (view.data.windows[4].split == 2).nonzero()[:, 0], []
-    bank = build_bank(view, 4, "action")
-    found = find_candidates(view, bank, rows, SCORER)
-    plain = permuted(view, bank, found, derangement(len(bank.take), 0))
-
-    def noting(name, method):
-        def call(*args, **kwargs):
-            seen.append((name, torch.is_autocast_enabled("cpu")))
-            return method(*args, **kwargs)
-
-        return call
-
-    for module in (bank_module, candidates_module):
-        monkeypatch.setattr(module, "many_plans", lambda view: torch.autocast("cpu", torch.bfloat16))
-    for name in ("forward", "roll_out"):
-        monkeypatch.setattr(CausalPredictor, name, noting(name, getattr(CausalPredictor, name)))
-    low = build_bank(view, 4, "action")
-    assert set(seen) == {("forward", True)}
-    seen.clear()
-    again = find_candidates(view, bank, rows, SCORER)
-    assert set(seen) == {("forward", False), ("roll_out", True)}
-    seen.clear()
-    changed = permuted(view, bank, again, derangement(len(bank.take), 0))
-    shuffled_plan(view, found.segments, found.segments[:, 1:-1])
-    assert seen == [("roll_out", True), ("roll_out", False)]
-    assert torch.equal(again.fallback, found.fallback)
-    for one, other in ((low.key, bank.key), (again.plans, found.plans), (changed.plans, plain.plans)):
-        assert one.dtype == torch.float32
-        assert not torch.equal(one, other)
-        assert_close(one, other, atol=0.02, rtol=0)
-
-
 def test_a_small_bank_leaves_places_empty_and_an_empty_one_leaves_the_fallback(view):
     bank = build_bank(view, 3, "action")
     rows = (view.data.windows[3].split == 2).nonzero()[:4, 0]
-    small = bank._replace(**{name: getattr(bank, name)[:2] for name in ("key", "window", "segments", "take", "person")})
+    small = bank._replace(**{name: getattr(bank, name)[:2] for name in ("key", "window", "segments", "take")})
     found = find_candidates(view, small, rows, SCORER)
     assert found.valid.sum(1).tolist() == [2] * 4
     assert (found.plans[:, 2:] == 0).all()
-    none = bank._replace(**{name: getattr(bank, name)[:0] for name in ("key", "window", "segments", "take", "person")})
+    none = bank._replace(**{name: getattr(bank, name)[:0] for name in ("key", "window", "segments", "take")})
     found = find_candidates(view, none, rows, SCORER)
     assert not found.valid.any()
     assert_close(pool_mean(found, 0.1, view.readout), found.fallback[:, 1:-1])

@@ -17,14 +17,18 @@ from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.retrieval import bank as banks
 from trajpilot_core.retrieval import search as search_module
 from trajpilot_core.retrieval.bank import EndKeys, end_keys, fit_end_keys, neighbour_bank, retrieve
-from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
+from trajpilot_core.retrieval.search import TopK, top_k
 
 
-def brute_force(query, bank, k, exclude=()):
+def apart(query, bank):
+    """Takes of queries and entries, none the same."""
+    return torch.zeros(len(query)).long(), torch.ones(len(bank)).long()
+
+
+def brute_force(query, bank, k, own, take):
     """All products in float64, rounded to float32, sorted by (-cosine, index)."""
     score = (query.double() @ bank.double().T).float()
-    for group in exclude:
-        score[(group.query[:, None] == group.bank) & (group.bank >= 0)] = -torch.inf
+    score[own[:, None] == take] = -torch.inf
     order = score.sort(dim=1, descending=True, stable=True)
     index, value = order.indices[:, :k], order.values[:, :k]
     return index.masked_fill(value == -torch.inf, -1), value
@@ -50,8 +54,8 @@ def keys(n, width, seed, clusters=None):
 )
 def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, clusters, seed):
     bank, query = keys(n, width, seed, clusters), keys(q, width, seed + 1, clusters)
-    found = top_k(query, bank, k)
-    index, cosine = brute_force(query, bank, k)
+    found = top_k(query, bank, k, *apart(query, bank))
+    index, cosine = brute_force(query, bank, k, *apart(query, bank))
     missing = k - index.shape[1]
     assert torch.equal(found.index, F.pad(index, (0, missing), value=-1))
     assert torch.equal(found.cosine, F.pad(cosine, (0, missing), value=-torch.inf))
@@ -59,12 +63,12 @@ def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, clusters, s
 
 def test_keys_that_nearly_tie_are_ordered():
     """Planted: an order by float32 products."""
-    own = Exclusion(torch.arange(30), torch.arange(3000) % 40)
+    takes = torch.arange(30), torch.arange(3000) % 40
     for spread in (0.02, 1e-4):
         bank = F.normalize(keys(1, 64, 0) + spread * keys(3000, 64, 1), dim=1)
         query = F.normalize(keys(1, 64, 0) + spread * keys(30, 64, 2), dim=1)
-        found = top_k(query, bank, 16, exclude=(own,))
-        index, cosine = brute_force(query, bank, 16, (own,))
+        found = top_k(query, bank, 16, *takes)
+        index, cosine = brute_force(query, bank, 16, *takes)
         assert torch.equal(found.index, index)
         assert torch.equal(found.cosine, cosine)
     assert not torch.equal((query @ bank.T).sort(dim=1, descending=True, stable=True).indices[:, :16], index)
@@ -73,23 +77,19 @@ def test_keys_that_nearly_tie_are_ordered():
 def test_ties_go_to_the_smaller_index_whatever_the_chunk(monkeypatch):
     bank = keys(10, 16, 0).repeat(30, 1)
     query = keys(50, 16, 1)
-    expected = brute_force(query, bank, 20)[0]
+    expected = brute_force(query, bank, 20, *apart(query, bank))[0]
     for chunk in (1, 7, 50):
         monkeypatch.setattr(search_module, "QUERY_CHUNK", chunk)
-        assert torch.equal(top_k(query, bank, 20).index, expected)
+        assert torch.equal(top_k(query, bank, 20, *apart(query, bank)).index, expected)
 
 
 def test_excluded_entries_are_masked_before_the_selection():
     bank, query = keys(40, 8, 0), keys(6, 8, 1)
     group, own = torch.arange(40) % 4, torch.arange(6) % 4
-    exclude = (Exclusion(own, group),)
-    found = top_k(query, bank, 30, exclude=exclude)
-    assert torch.equal(found.index, brute_force(query, bank, 30, exclude)[0])
+    found = top_k(query, bank, 30, own, group)
+    assert torch.equal(found.index, brute_force(query, bank, 30, own, group)[0])
     assert not (group[found.index] == own[:, None]).any()
-    none = torch.full((4,), -1)
-    found = top_k(keys(4, 8, 0), keys(4, 8, 1), 4, exclude=(Exclusion(none, none),))
-    assert (found.index >= 0).all(), "unknown participants are not one group"
-    found = top_k(keys(2, 8, 0), keys(5, 8, 1), 3, exclude=(Exclusion(torch.tensor([0, 1]), torch.zeros(5).long()),))
+    found = top_k(keys(2, 8, 0), keys(5, 8, 1), 3, torch.tensor([0, 1]), torch.zeros(5).long())
     assert (found.index[0] == -1).all()
     assert (found.index[1] >= 0).all()
 
@@ -98,9 +98,7 @@ def test_keys_with_nan_are_refused():
     bad = keys(3, 8, 0)
     bad[1, 2] = torch.nan
     with pytest.raises(InputError, match="bank key 1"):
-        top_k(keys(2, 8, 1), bad, 1)
-    with pytest.raises(InputError, match="wide"):
-        top_k(keys(2, 4, 1), keys(2, 8, 1), 1)
+        top_k(keys(2, 8, 1), bad, 1, *apart(range(2), bad))
 
 
 # Neighbours of windows: the nearest by the features of both ends, and never of the window's own take.
@@ -141,8 +139,8 @@ def test_no_neighbour_is_of_the_windows_own_take_and_a_search_without_that_rule_
         take = neighbour_bank(data, chains_of(data)[0], keys_of(data), horizon).take
         assert (take[near_of(data, 0, horizon)] != take[:, None]).all()
 
-    def forgetful(query: torch.Tensor, bank: torch.Tensor, k: int, exclude: object) -> TopK:
-        return top_k(query, bank, k)
+    def forgetful(query: Tensor, bank: Tensor, k: int, own: Tensor, take: Tensor) -> TopK:
+        return top_k(query, bank, k, own, take - 1_000)
 
     monkeypatch.setattr(banks, "top_k", forgetful)
     with pytest.raises(LeakError, match="comes from the query's own take"):

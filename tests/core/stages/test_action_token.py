@@ -147,9 +147,7 @@ def some_models(events: ActionEvents) -> TokenModels:
         probes = {row: TokenProbe(row, shape, TEXT).eval() for row in TOKEN_ROWS}
         scorer = GateThenRankScorer(CFG.scorer, action_target(events, CFG).shape).eval()
     e_tau = load_e_tau(token_kitchens().models("e_tau"), FINAL, 0, "cpu")
-    decision = ScorerDecision(
-        threshold=0.0, knn_temperature=1, pool_temperature=1, n_queries=0, n_dev=0, gate_positive_share=0, dev={}
-    )
+    decision = ScorerDecision(threshold=0.0, knn_temperature=1, pool_temperature=1)
     chain = EventChain(e_tau, nets[0], nets[1], None, events.rows(TRAIN))
     classes: dict[ActionPart, Codes] = {"verb": np.arange(4), "noun": np.arange(5), "action": np.arange(20)}
 

@@ -1,6 +1,5 @@
 """The predictor stage on a small procedure graph: what it writes, what helps, and that workers change nothing."""
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_files, trajectory_latents
 from trajpilot_core.data.cross_fitting import noted_fitted
-from trajpilot_core.data.planning import MANY_WINDOWS, load_planning_data
+from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.evaluation.trained_rows import judge_trained
 from trajpilot_core.models.predictor import CausalPredictor
@@ -24,7 +23,6 @@ from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.training import dev_scores, fit_predictor
 from trajpilot_core.training.fit_predictor import (
     PredictorTask,
-    dev_arithmetic,
     kept,
     measurer,
     new_predictor,
@@ -228,25 +226,3 @@ def test_memory_that_runs_out_in_the_dev_measure_changes_no_score(monkeypatch: p
             assert measurer(model, task, "traj")() == expected
         assert sum(sizes) == 24 + 6, "the parts before it are not done again"
         assert 3 in sizes
-
-
-def test_dev_is_measured_in_bf16_on_a_gpu_with_many_windows_only_and_agrees_on_nearly_all_mids() -> None:
-    for device, precision, n_dev, in_bf16 in (
-        ("cpu", "bf16", MANY_WINDOWS, False),
-        ("cuda", "fp32", MANY_WINDOWS, False),
-        ("cuda", "bf16", MANY_WINDOWS - 2, False),
-        ("cuda:1", "bf16", MANY_WINDOWS, True),
-    ):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch without a GPU says that it switches autocast off
-            found = dev_arithmetic(small_task(n_dev), TRAIN.replace(precision=precision), device)
-        asked = isinstance(found, torch.autocast) and found.device == "cuda" and precision == "bf16"
-        assert asked == in_bf16, (device, precision, n_dev)
-    task = small_task(4000)
-    with seeded(0):
-        model = new_predictor(task, CFG).eval()
-    with torch.no_grad():
-        plain = measurer(model, task, "traj")()
-        rounded = measurer(model, task, "traj", torch.autocast("cpu", torch.bfloat16))()
-    assert plain.keys() == rounded.keys()
-    assert plain["dev/M@1"] == pytest.approx(rounded["dev/M@1"], abs=0.01)

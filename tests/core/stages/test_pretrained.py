@@ -269,7 +269,7 @@ def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may
         (
             world(replace(SIZE, max_horizon=5)),
             {},
-            ("horizon (5, 16) there, (6, 16) here; step (4, 16) there, (5, 16)",),
+            ("size mismatch for step", "[4, 16]", "[5, 16]"),
         ),
     ):
         said = fails(root, memory, config.replace(alignment=config.alignment.replace(**change)))

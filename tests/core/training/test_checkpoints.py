@@ -15,7 +15,7 @@ from test_training_loop import CFG, StopError, same, stop_at, toy
 
 from trajpilot_core.errors import StoreIOError
 from trajpilot_core.training import checkpoint, loop
-from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, read_progress
+from trajpilot_core.training.checkpoint import NAME, read_progress
 from trajpilot_core.training.loop import fit
 
 FALLING = {1: 0.9, 2: 0.5, 3: 0.4, 4: 0.3, 5: 0.2, 6: 0.1}
@@ -62,7 +62,6 @@ def test_a_killed_training_says_where_it_goes_on_and_ends_as_if_nothing_had_happ
             with pytest.raises(StopError):
                 fit(toy(scores=scores), CFG, folder, "cpu")
         epochs = killed_at - 1
-        assert checkpoint_epoch(folder) == epochs
         later, done = {n: scores[epochs + n] for n in range(1, 7 - epochs)}, []  # the toy counts its own epochs
         resumed = fit(toy(scores=later), CFG, folder, "cpu", lambda epoch, *_, done=done: done.append(epoch))
         assert done == [*range(killed_at, 7)]
@@ -99,7 +98,7 @@ def test_a_failing_disk_ends_the_training(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(StoreIOError, match=r"cannot write .*; nothing that was committed before is lost: fix the"):
         fit(toy(), CFG, tmp_path, "cpu")
-    assert checkpoint_epoch(tmp_path) == 1
+    assert read_progress(tmp_path).epoch == 1
 
 
 def test_a_training_on_the_cpu_does_not_touch_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

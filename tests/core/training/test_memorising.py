@@ -43,8 +43,8 @@ from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.training.dev_scores import floor_scores
-from trajpilot_core.training.fit_event import ActionTask, train_action
-from trajpilot_core.training.fit_probe import ProbeTask, TokenTask, choose_probe, train_token_probe
+from trajpilot_core.training.fit_event import ACTION_FIT, ActionTask
+from trajpilot_core.training.fit_probe import TOKEN_FIT, ProbeTask, TokenTask
 from trajpilot_core.training.jobs import put_task
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import Queries
@@ -100,15 +100,13 @@ def token_task(n_fit: int, n_dev: int) -> TokenTask:
 
 def fit_action(task: ActionTask, folder: Path) -> Curves:
     put_task(folder, folder, task)
-    return curves(ended(job_of(folder, "traj", FEW_TOKEN), train_action)[1], "action")
+    return curves(ended(job_of(folder, "traj", FEW_TOKEN), ACTION_FIT)[1], "action")
 
 
 def fit_token(task: TokenTask, folder: Path) -> Curves:
     """A probe that is given a token."""
     put_task(folder, folder, task)
-    job = job_of(folder, "oracle", FEW_TOKEN)
-    train_token_probe(job, lambda epoch, epochs, line: None)
-    return curves(choose_probe(job, FEW_TOKEN.tuned).curve, ACTION_TOP1.id)
+    return curves(ended(job_of(folder, "oracle", FEW_TOKEN), TOKEN_FIT)[1], ACTION_TOP1.id)
 
 
 @pytest.mark.parametrize("variant", [pytest.param("traj", marks=pytest.mark.campaign), twin_of("traj")])

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from schemas.training import PredictorConfig
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models import predictor as predictor_model
-from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit
+from trajpilot_core.training import fit_alignment, fit_predictor, jobs, scorer_fit
 from trajpilot_core.training.checkpoint import TrainingProgress
 from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import Training, fit
@@ -40,7 +40,7 @@ def losses_on(device: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> list[fl
 
         return fit(replace(training, loss=loss), cfg, None, device, epoch_done)
 
-    for module in (fit_alignment, fit_predictor, scorer_fit):
+    for module in (jobs, scorer_fit):
         monkeypatch.setattr(module, "fit", watched)
     with pretend_cuda() if device == "cuda" else nullcontext():
         run(device)
@@ -59,9 +59,9 @@ def alignment(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.arange(len(DATA.labels))
     given = {"motions": DATA.motions, "labels": DATA.labels, "bank": DATA.bank, "fit": rows[:70], "dev": rows[70:90]}
     tensors = {name: value.to(device) for name, value in given.items()}
-    monkeypatch.setattr(fit_alignment, "job_tensors", lambda job: tensors)
+    monkeypatch.setattr(jobs, "job_tensors", lambda job: tensors)
     cfg = ALIGNMENT.replace(train=EPOCHS, dropout=0.1)
-    fit_alignment.train_alignment(job(device, "e_tau", cfg.model_dump_json()), no_progress)
+    fit_alignment.FIT(job(device, "e_tau", cfg.model_dump_json()), no_progress)
 
 
 def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj", goal_dropout: float = 0.0) -> None:
@@ -77,9 +77,9 @@ def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj
     )
     shared, own = task.tensors()
     tensors = {name: value.to(device) for name, value in (shared | own).items()}
-    monkeypatch.setattr(fit_predictor, "job_tensors", lambda job: tensors)
+    monkeypatch.setattr(jobs, "job_tensors", lambda job: tensors)
     cfg: PredictorConfig = PREDICTOR.replace(train=EPOCHS, dropout=0.1, goal_dropout=goal_dropout)
-    fit_predictor.train_predictor(job(device, variant, cfg.model_dump_json()), no_progress)
+    fit_predictor.FIT(job(device, variant, cfg.model_dump_json()), no_progress)
 
 
 def scorers(device: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from planning_world import WorldSize, planning_world, run_stage
 from rows_fixture import written_scorers
 from torch.testing import assert_close
 from trainings_fixture import SCORER as EASY
-from trainings_fixture import collected, scorer_queries
+from trainings_fixture import collected, scorer_queries, values
 
 from trajpilot_core.data.chains import chains_of, query_takes
 from trajpilot_core.errors import StoreError
@@ -102,33 +102,31 @@ def test_training_learns_when_to_open_and_which_candidate(tmp_path):
     dev, config = scorer_queries(200, 11, is_clear=True), EASY.replace(train=EASY.train.replace(epochs=12))
     queries = collected(scorer_queries(200, 1, is_clear=True), dev)
     fitted = train_scorer(queries, config, None, 0, on_cpu(tmp_path))
-    assert fitted.decision.dev["fallback M@1"] == pytest.approx(0.5)
-    assert fitted.decision.dev["always open M@1"] <= 0.5
-    assert fitted.decision.dev["M@1"] > 0.75
-    assert 0.4 < fitted.decision.dev["open rate"] < 0.6
+    best = int(np.argmax(values(fitted.curve, "dev", "selection")))
+    on_dev = {row.quantity: row.value for row in fitted.curve if (row.split, row.epoch) == ("dev", best + 1)}
+    assert on_dev["fallback M@1"] == pytest.approx(0.5)
+    assert on_dev["always open M@1"] <= 0.5
+    assert on_dev["M@1"] > 0.75
+    assert 0.4 < on_dev["open rate"] < 0.6
+    assert fitted.decision.threshold == on_dev["threshold"]
     chosen = [row for row in fitted.choices if row.should_open]
     assert [row.should_open for row in fitted.choices] == gate_targets(dev, config.margin).tolist()
     assert {row.chance for row in chosen} == {1 / dev.m1.shape[1]}
     assert np.mean([row.is_best for row in chosen]) > 0.9, "the marked candidate is ranked first"
     opened = np.mean([row.gate >= fitted.decision.threshold for row in fitted.choices])
-    assert opened == pytest.approx(fitted.decision.dev["open rate"], abs=0.05), "by the epoch that was kept"
+    assert opened == pytest.approx(on_dev["open rate"], abs=0.05), "by the epoch that was kept"
     untrained = GateThenRankScorer(config, queries.shape, None)
     none = choices_of(untrained, fitted.state, replace(dev, valid=dev.valid & False), config, "m", 0)
     assert {(row.is_best, row.chance) for row in none} == {(None, None)}
     nothing = train_scorer(queries._replace(train=None, dev=None), config, None, 0, on_cpu(tmp_path / "nothing"))
     assert nothing.decision.threshold == NEVER
-    assert (nothing.decision.n_queries, nothing.curve, nothing.choices) == (0, [], ())
+    assert (nothing.curve, nothing.choices) == ([], ())
 
 
 def test_a_scorer_is_fitted_and_read_back(tmp_path):
     data = planning_data(World(folds=3))
     files = model_files(data, 3)
     fitted = fit_scorers(data, files, SCORER, 0, on_cpu(tmp_path))["scorer"]
-    assert fitted.decision.n_dev == 27
-    held = sum(
-        int(torch.isin(w.take, query_takes(data, c)).sum()) for c in chains_of(data) for w in data.windows.values()
-    )
-    assert fitted.decision.n_queries == held
     scorers = written_scorers({0: {"scorer": fitted}}, SCORER)
     assert scorers.keys == ("final/s0/scorer",)
     model, decision = load_scorer(scorers, 0, "cpu")

@@ -38,7 +38,7 @@ from trajpilot_core.training import dev_scores, fit_event, fit_latent, fit_probe
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import MOST_SAMPLED, mid_accuracy, sampled_fit
 from trajpilot_core.training.fit_predictor import measurer, new_predictor
-from trajpilot_core.training.jobs import Task, Train, put_task
+from trajpilot_core.training.jobs import Fit, Task, put_task
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -78,17 +78,10 @@ def scorer(folder: Path) -> Fitted:
     return fitted.state, fitted.curve
 
 
-def from_task(variant: str, config: Record, train: Train, task: Task) -> Callable[[Path], Fitted]:
-    """Train one model, or a grid of probes of which dev chooses one."""
-
+def from_task(variant: str, config: Record, fit: Fit[Any, Any], task: Task) -> Callable[[Path], Fitted]:
     def fitted(folder: Path) -> Fitted:
         put_task(folder, folder, task)
-        job = job_of(folder, variant, config)
-        if not isinstance(task, fit_probe.ProbeTask):
-            return ended(job, train)
-        train(job, lambda *_: None)
-        found = fit_probe.choose_probe(job, PROBE_CFG)
-        return found.weights, found.curve
+        return ended(job_of(folder, variant, config), fit)
 
     return fitted
 
@@ -98,7 +91,7 @@ def latent(folder: Path) -> Fitted:
     task = made_up(n=60)
     fit, dev = ({h: rows.clone() for h, rows in part.items()} for part in (task.fit, task.dev))
     task = replace(task, fit_rows=task.fit_rows.clone(), dev_rows=task.dev_rows.clone(), fit=fit, dev=dev)
-    return from_task("plan_trajectory", config, fit_latent.train_latent, task)(folder)
+    return from_task("plan_trajectory", config, fit_latent.FIT, task)(folder)
 
 
 N_FIT, EVENTS = 40, 56
@@ -118,7 +111,8 @@ def token_probe(folder: Path) -> Fitted:
     with seeded(0):
         begun = AttentiveProbe(CLIPS.shape(PROBE_CFG)).state_dict()
     task = fit_probe.TokenTask(**vars(CLIPS), token=units(EVENTS, 16).half(), begun=begun)
-    return from_task("no_traj", TOKEN_CFG.replace(epochs=3), fit_probe.train_token_probe, task)(folder)
+    config = TOKEN_CFG.replace(epochs=3, rates=PROBE_CFG.rates, decays=PROBE_CFG.decays)
+    return from_task("no_traj", config, fit_probe.TOKEN_FIT, task)(folder)
 
 
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
@@ -126,11 +120,11 @@ TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "traj": predictor,
     "scorer": scorer,
     "latent planner": latent,
-    "outcome": from_task("traj", shots_fixture.CFG.replace(train=SHORT), fit_event.train_shot_model, SHOTS),
+    "outcome": from_task("traj", shots_fixture.CFG.replace(train=SHORT), fit_event.SHOT_FIT, SHOTS),
     "action": from_task(
         "traj",
         TOKEN_CFG.replace(train=SHORT),
-        fit_event.train_action,
+        fit_event.ACTION_FIT,
         fit_event.ActionTask(*EVENT, ACTIONS, units(6, 16)),
     ),
     "token probe": token_probe,

@@ -1,7 +1,5 @@
 """Trainings side by side: one that dies or fails is told, and what the others finished is kept."""
 
-import json
-import logging
 import multiprocessing
 import os
 import signal
@@ -15,14 +13,14 @@ import torch
 from torch import Tensor
 
 from trajpilot_core.engine.stage import Runtime
-from trajpilot_core.errors import TrainingError
+from trajpilot_core.errors import CheckpointError, TrainingError
 from trajpilot_core.training import jobs
-from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, write_atomically
+from trajpilot_core.training.checkpoint import NAME
+from trajpilot_core.training.fit_predictor import FIT as PREDICTOR_FIT
 from trajpilot_core.training.jobs import (
     Task,
     Train,
     TrainingJob,
-    job_result,
     job_tensors,
     processes,
     put_task,
@@ -57,20 +55,14 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("forked")
-def test_every_job_runs_progress_reaches_the_total_and_one_that_goes_on_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "2" / "1").mkdir(parents=True)
-    write_atomically(tmp_path / "2" / "1" / NAME, {"a": torch.zeros(1)}, {"progress": json.dumps({"epoch": 4})})
+def test_every_job_runs_and_progress_reaches_the_total(tmp_path: Path) -> None:
     for workers in (1, 2):
         told: list[tuple[object, ...]] = []
         folder = tmp_path / str(workers)
-        with caplog.at_level(logging.INFO, "trajpilot"):
-            run = Runtime("", "cpu", workers, folder, lambda *given, told=told: told.append(given))
-            run_jobs(jobs_in(folder, 2), writes_its_name, run)
+        run = Runtime("", "cpu", workers, folder, lambda *given, told=told: told.append(given))
+        run_jobs(jobs_in(folder, 2), writes_its_name, run)
         assert [(folder / str(k) / "done").read_text() for k in range(2)] == ["final/0", "final/1"]
         assert told[-1][:2] == (6, 6)
-    assert caplog.messages == ["training final/1 seed 0 goes on after epoch 4"]
 
 
 @pytest.mark.usefixtures("forked")
@@ -81,13 +73,15 @@ def test_a_process_that_dies_or_fails_says_why(ends: Train, told: str, tmp_path:
         run_jobs(jobs_in(tmp_path, 2), ends, Runtime("", "cpu", 2, tmp_path))
 
 
-def test_a_checkpoint_that_is_absent_or_damaged_holds_no_epochs_and_no_result(tmp_path: Path) -> None:
-    assert checkpoint_epoch(tmp_path) == 0
-    for content in (b"", b"damaged" * 9):
-        (tmp_path / NAME).write_bytes(content)
-        assert checkpoint_epoch(tmp_path) == 0
+def test_a_checkpoint_that_is_absent_or_damaged_holds_no_result(tmp_path: Path) -> None:
+    (job,) = jobs_in(tmp_path, 1)
     with pytest.raises(TrainingError, match="no checkpoint"):
-        job_result(jobs_in(tmp_path, 1)[0])
+        PREDICTOR_FIT.result(job)
+    (job.folder / "trial0").mkdir(parents=True)
+    for content in (b"", b"damaged" * 9):
+        (job.folder / "trial0" / NAME).write_bytes(content)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            PREDICTOR_FIT.result(job)
 
 
 @dataclass(frozen=True)

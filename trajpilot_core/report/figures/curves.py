@@ -98,7 +98,7 @@ def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[
 def shown_rows(rows: Sequence[CurvePoint]) -> dict[str, list[CurvePoint]]:
     """Return model -> its epochs that are drawn: chain `final`, first seed, only the selected learning rate.
 
-    The model of the selected rate is not named after the rate (`training.jobs.best_trial`).
+    The model of the selected rate is not named after the rate (`training.jobs.Fit.result`).
     """
     final = [row for row in rows if row.model.startswith("final/") and "," not in row.model and row.epoch > 0]
     first = min((row.seed for row in final), default=0)
