@@ -15,14 +15,12 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from schemas.world import WorldConfig
-from tasks.artifacts import announce_change
 from tasks.stage import NOT_RUN, PAGES, place_report, predict_plan, simulate_world, stage_state
 from trajpilot_core.doctor.weights import require_outside
 from trajpilot_core.engine.order import stages_at_once, startable, upstream
-from trajpilot_core.engine.planning.watch import noticed
 from trajpilot_core.errors import StagesFailedError, TrajPilotError
 from trajpilot_core.runtime import Threads
-from trajpilot_core.stages import EVERY_STAGE, selected, stages_of
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 LOG = logging.getLogger("trajpilot")
 States = dict[str, State[ArtifactRef]]
@@ -125,18 +123,6 @@ def demo(world: WorldConfig, config: PipelineConfig, run: RunOptions) -> dict[st
     """Write the simulated world into `run.data_root`, then run the full pipeline on it, offline."""
     simulate_world(world, run.data_root, run.workers)
     return full_pipeline(config, run)
-
-
-@flow(name="watch", flow_run_name=run_name, persist_result=False)
-def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Check once whether the data root has changed and a run would have work to do; no file is read.
-
-    Changes are emitted as an event; its automation runs the pipeline.
-    """
-    news = noticed(stages_of(config), config, run)
-    if news:
-        announce_change(run.data_root, news)
-    return news
 
 
 @flow(name="predict", persist_result=False)
