@@ -256,9 +256,6 @@ class RunOptions(Record):
     workers: int = Field(2, ge=1, le=64)
     """Processes for decoding and for trainings that run at the same time; trainings that would leave cores idle in a
     second round all run at once."""
-    stages_at_once: int | None = Field(None, ge=1, le=16)
-    """Most stages that run at the same time, if they do not depend on each other, only one of them with a model; None:
-    as many as the machine has cores and memory for."""
     only: tuple[str, ...] = ()
     """Run these stages only; their inputs must exist."""
     from_stage: str | None = None

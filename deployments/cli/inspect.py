@@ -28,7 +28,7 @@ from deployments.cli.options import (
 from deployments.cli.tables import coloured, disk, number, say, show, table_of, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.order import free_memory
+from trajpilot_core.engine.needs import free_memory
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.engine.settings import recall_run, settings_of

@@ -5,7 +5,7 @@ facts of outside inputs. Place and time do not enter it. Notes of files and fact
 key; nothing depends on them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -85,6 +85,21 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
                 raise StoreError(f"{name!r} is written by {writers[name]} and by {stage.name}; rename one of them")
             writers[name] = stage.name
     return writers
+
+
+def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return stage -> those of `names` whose entries it reads, both in the order of `names`.
+
+    Args:
+        stages: all stages by name.
+        names: the stages of a run; the output of all others must exist already.
+
+    Raises:
+        StoreError: two stages declare one entry.
+    """
+    writer = producers(stages)
+    read = {name: {writer.get(entry) for entry in stages[name].reads} for name in names}
+    return {name: tuple(other for other in names if other in read[name]) for name in names}
 
 
 def resolve_inputs(

@@ -7,7 +7,7 @@ from deployments.cli.options import change
 from deployments.recipes import RECIPES
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig
-from trajpilot_core.engine.order import upstream
+from trajpilot_core.engine.key import upstream
 from trajpilot_core.engine.planning.staleness import flat
 from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
 from trajpilot_core.errors import InputError, VersionError

@@ -1,6 +1,6 @@
 """Plan and status: what a run would do and what exists, without reading files. Imports neither torch nor Prefect."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -20,7 +20,6 @@ from trajpilot_core.engine.key import (
     unit_sources,
 )
 from trajpilot_core.engine.needs import Needs, expected, rows_read
-from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.planning.staleness import UNREAD, Units, WantedOutput, diff, flat
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError
@@ -120,6 +119,32 @@ class PlanContext:
             if output is not None and name in output.entries:
                 producers[name] = output
         return WantedOutput(stage, config, producers, self.known, units)
+
+
+def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
+    """Return the names of the stages that `run` selects, in order.
+
+    Args:
+        stages: the names of all stages, in order.
+        run: `only`, `from_stage` and `force`; forcing a stage does not select it.
+
+    Raises:
+        InputError: a name is not a stage, or the options contradict each other.
+    """
+    names = list(stages)
+    if run.only and run.from_stage:
+        raise InputError(f"only {', '.join(run.only)} and from {run.from_stage} exclude each other; give one of them")
+    requested = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    unknown = sorted(set(requested) - set(names))
+    if unknown:
+        raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
+    chosen = [name for name in names if name in run.only] if run.only else names
+    if run.from_stage:
+        chosen = names[names.index(run.from_stage) :]
+    idle = [name for name in run.force if name not in chosen]
+    if idle:
+        raise InputError(f"force {', '.join(idle)}: this run includes only {', '.join(chosen)}; select it, too")
+    return chosen
 
 
 def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[PlanRow]:
