@@ -14,7 +14,7 @@ from prefect import Flow, flow, runtime
 
 from deployments.declared import AskedRun
 from deployments.recipes import over, recipe
-from deployments.settings import WHOLE, deployed_place, hand_over_api_key, hand_over_store_limit
+from deployments.settings import WHOLE, deployed_place, hand_over_api_key
 from flows import pipeline, stages
 from flows.pipeline import named
 from schemas.config import PipelineConfig, RunOptions
@@ -26,7 +26,6 @@ from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")
 hand_over_api_key()
-hand_over_store_limit()
 DEFAULTS = RunOptions.model_validate(deployed_place())
 PREFILLED = recipe(DEFAULTS.recipe)
 

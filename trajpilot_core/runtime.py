@@ -1,4 +1,4 @@
-"""Worker processes, which end with their parent even after kill -9; work in threads; time limit of object stores."""
+"""Worker processes, which end with their parent even after kill -9, and work in threads."""
 
 import multiprocessing
 import os
@@ -12,18 +12,7 @@ from contextvars import copy_context
 from itertools import islice
 from typing import TypeVar
 
-_limits_s = [30.0]
 T = TypeVar("T")
-
-
-def hold_answer_limit(seconds: float) -> None:
-    """Set the time limit of object stores for this process and the workers that it starts."""
-    _limits_s[:] = [seconds]
-
-
-def answer_limit_s() -> float:
-    """Return the seconds that an object store may take until its response begins."""
-    return _limits_s[0]
 
 
 def start_worker() -> None:
@@ -33,11 +22,6 @@ def start_worker() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def _begin(initializer: Callable[[], None], limit_s: float) -> None:
-    hold_answer_limit(limit_s)
-    initializer()
 
 
 def end_with_parent() -> None:
@@ -59,8 +43,7 @@ def worker_pool(workers: int, initializer: Callable[[], None] = start_worker) ->
         initializer: runs first in each.
     """
     others = multiprocessing.active_children()
-    context, begin = multiprocessing.get_context("spawn"), (initializer, answer_limit_s())
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=begin)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer)
     is_done = False
     try:
         yield pool
