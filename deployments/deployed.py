@@ -14,7 +14,7 @@ from prefect import Flow, flow, runtime
 
 from deployments.declared import AskedRun
 from deployments.recipes import over, recipe
-from deployments.settings import WHOLE, deployed_place, hand_over_api_key, hand_over_store_limit
+from deployments.settings import WHOLE, deployed_place, hand_over_api_key
 from flows import pipeline, stages
 from flows.pipeline import named
 from schemas.config import PipelineConfig, RunOptions
@@ -26,7 +26,6 @@ from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")
 hand_over_api_key()
-hand_over_store_limit()
 DEFAULTS = RunOptions.model_validate(deployed_place())
 PREFILLED = recipe(DEFAULTS.recipe)
 
@@ -38,27 +37,23 @@ def run_name() -> str:
     return named(str(runtime.flow_run.flow_name), over(DEFAULTS, options))
 
 
-def deployed(
-    name: str, run_it: Callable[[PipelineConfig, RunOptions], T], *, computes: bool = True
-) -> Flow[[PipelineConfig, RunOptions], T]:
+def deployed(name: str, run_it: Callable[[PipelineConfig, RunOptions], T]) -> Flow[[PipelineConfig, RunOptions], T]:
     """Return a flow whose parameters are changes to a recipe instead of a whole configuration.
 
     Args:
         name: name of the flow.
         run_it: body of the flow; its docstring becomes the description.
-        computes: the flow computes stages, so it is announced and remembered as the last run.
     """
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
-        if computes:
-            stage = (name.replace("-", "_"),) if name != WHOLE else ()
-            selected(run.replace(only=run.only or stage), whole)  # an unknown stage is refused before it is remembered
-            mark_tasks_of_crashed_runs()
-            announce(run.recipe, base, whole)
-            remember_run(whole, run)
+        stage = (name.replace("-", "_"),) if name != WHOLE else ()
+        selected(run.replace(only=run.only or stage), whole)  # an unknown stage is refused before it is remembered
+        mark_tasks_of_crashed_runs()
+        announce(run.recipe, base, whole)
+        remember_run(whole, run)
         return run_it(whole, run)
 
     as_asked.__doc__ = run_it.__doc__
@@ -72,7 +67,6 @@ def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
 
 OTHERS: Mapping[str, Callable[[], Flow[..., Any]]] = {
     "full_pipeline": lambda: deployed(WHOLE, pipeline.full_pipeline.fn),
-    "watch": lambda: deployed("watch", pipeline.watch.fn, computes=False),
     "predict": lambda: flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked),
 }
 """Flows that are not stages. A flow is built on first access: describing its parameters takes Prefect a good part of a

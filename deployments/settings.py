@@ -10,7 +10,6 @@ from pathlib import Path
 
 from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
-from trajpilot_core.runtime import hold_answer_limit
 from trajpilot_core.store.locations import resolved
 from trajpilot_core.vlm.clients import VARIABLE, hold_api_key
 
@@ -62,8 +61,6 @@ OF_ANOTHER_SERVER = (
     "PREFECT_SERVER_DATABASE_",
 )
 """Variables set for a server of the user's own; the server that a run starts has its own login and database."""
-STORE_LIMIT = "TRAJPILOT_STORE_TIMEOUT_S"
-"""Seconds that an object store may take to start answering before the request is retried."""
 
 
 @dataclass(frozen=True)
@@ -140,24 +137,6 @@ def authorization(login: str | None, key: str | None) -> str | None:
 def hand_over_api_key() -> None:
     """Pass the API key of model servers to the code that uses them, which does not read the environment."""
     hold_api_key(os.environ.get(VARIABLE))
-
-
-def hand_over_store_limit() -> None:
-    """Pass the time limit of object stores to the code that uses them.
-
-    Raises:
-        InputError: it is not a number of seconds above 0.
-    """
-    text = os.environ.get(STORE_LIMIT)
-    if not text:
-        return
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InputError(f"{STORE_LIMIT} is {text[:40]!r}; set a number of seconds above 0, or unset it")
-    hold_answer_limit(seconds)
 
 
 def prefect_without_noise() -> None:

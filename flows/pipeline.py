@@ -1,11 +1,10 @@
 """The pipeline of the paper from raw files to the report, its stages as tasks, and the flows around it.
 
-Each stage starts when those that it reads have ended, as the arrows of the UI show.
+The arrows of the UI show which stages each reads.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -15,52 +14,37 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from schemas.world import WorldConfig
-from tasks.artifacts import announce_change
 from tasks.stage import NOT_RUN, PAGES, place_report, predict_plan, simulate_world, stage_state
 from trajpilot_core.doctor.weights import require_outside
-from trajpilot_core.engine.order import stages_at_once, startable, upstream
-from trajpilot_core.engine.planning.watch import noticed
+from trajpilot_core.engine.key import upstream
 from trajpilot_core.errors import StagesFailedError, TrajPilotError
-from trajpilot_core.runtime import Threads
-from trajpilot_core.stages import EVERY_STAGE, selected, stages_of
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 LOG = logging.getLogger("trajpilot")
 States = dict[str, State[ArtifactRef]]
 
 
 def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
-    """Run stages, independent ones in parallel where the machine has room; return their outputs.
+    """Run stages in the order of the pipeline and return their outputs.
 
-    The names are in the order of the pipeline. A stage that failed or does not run is logged immediately.
+    A stage that failed or does not run is logged immediately; those that do not read it still run.
 
     Raises:
         StagesFailedError: stages failed; those that do not depend on them were finished first.
         RuntimeError: the same, with a bug of the program among the causes.
     """
-    stages = {name: stage.under(config) for name, stage in EVERY_STAGE.items()}
-    after, ended = upstream(stages, names), States()
-    limit = stages_at_once(run.stages_at_once, run.workers)
-    has_model = {name: EVERY_STAGE[name].on_gpu(EVERY_STAGE[name].settings(config)) for name in names}
-    with Threads[State[ArtifactRef]]() as threads:
-        while len(ended) < len(names):
-            waiting = [name for name in names if name not in ended and name not in threads.running]
-            chosen = startable(waiting, after, ended, threads.running, limit, has_model.__getitem__)
-            work = {name: partial(stage_state, name, config, run, [ended[o] for o in after[name]]) for name in chosen}
-            if len(chosen) == 1 and not threads.running:  # alone, in the thread of the flow: signals end it directly
-                name, state = chosen[0], work[chosen[0]]()
-            else:
-                for name in chosen:
-                    threads.start(name, work[name])
-                name, state = threads.wait()
-            ended[name] = state
-            if state.name == NOT_RUN:
-                missing = ", ".join(other for other in after[name] if not ended[other].is_completed())
-                LOG.error("%-13s not run: it reads %s", name, missing)
-            elif not state.is_completed():
-                error = error_of(state)
-                LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error)
-    raise_failures({name: ended[name] for name in names})
-    return {name: ended[name].result() for name in names}
+    after = upstream({name: stage.under(config) for name, stage in EVERY_STAGE.items()}, names)
+    ended = States()
+    for name in names:
+        state = ended[name] = stage_state(name, config, run, [ended[other] for other in after[name]])
+        if state.name == NOT_RUN:
+            missing = ", ".join(other for other in after[name] if not ended[other].is_completed())
+            LOG.error("%-13s not run: it reads %s", name, missing)
+        elif not state.is_completed():
+            error = error_of(state)
+            LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error)
+    raise_failures(ended)
+    return {name: state.result() for name, state in ended.items()}
 
 
 def error_of(state: State[ArtifactRef]) -> Exception:
@@ -125,18 +109,6 @@ def demo(world: WorldConfig, config: PipelineConfig, run: RunOptions) -> dict[st
     """Write the simulated world into `run.data_root`, then run the full pipeline on it, offline."""
     simulate_world(world, run.data_root, run.workers)
     return full_pipeline(config, run)
-
-
-@flow(name="watch", flow_run_name=run_name, persist_result=False)
-def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Check once whether the data root has changed and a run would have work to do; no file is read.
-
-    Changes are emitted as an event; its automation runs the pipeline.
-    """
-    news = noticed(stages_of(config), config, run)
-    if news:
-        announce_change(run.data_root, news)
-    return news
 
 
 @flow(name="predict", persist_result=False)

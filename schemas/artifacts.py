@@ -124,17 +124,8 @@ class RunRecord(Record):
     """Bytes of what was computed plus the peak of its scratch."""
 
 
-class UnitSources(Record):
-    """Inputs from outside the store for one unit of a stage: a take, or the whole stage."""
-
-    files: dict[str, str]
-    """Path -> digest."""
-    facts: dict[str, str]
-    """Name of a fact -> fingerprint of its value."""
-
-
 class SourceNotes(Record):
-    """Side file: the inputs of every unit, so that `status` can report what changed. No decision depends on it."""
+    """Side file: the input files of every unit; `predict` recognises the video of a take by them."""
 
-    units: dict[str, UnitSources]
-    """Shard -> its inputs; the single unit of an unsharded stage is called ""."""
+    units: dict[str, dict[str, str]]
+    """Shard -> path -> digest; the single unit of an unsharded stage is called ""."""

@@ -256,9 +256,6 @@ class RunOptions(Record):
     workers: int = Field(2, ge=1, le=64)
     """Processes for decoding and for trainings that run at the same time; trainings that would leave cores idle in a
     second round all run at once."""
-    stages_at_once: int | None = Field(None, ge=1, le=16)
-    """Most stages that run at the same time, if they do not depend on each other, only one of them with a model; None:
-    as many as the machine has cores and memory for."""
     only: tuple[str, ...] = ()
     """Run these stages only; their inputs must exist."""
     from_stage: str | None = None
@@ -273,7 +270,5 @@ class RunOptions(Record):
     everything."""
     max_reject_ratio: float = Field(0.1, ge=0, le=1)
     """A stage fails if it loses a larger share of its rows to damaged input; rows excluded by settings do not count."""
-    rehash: bool = False
-    """Read every input file again instead of trusting size and time."""
     protocols: tuple[str, ...] = ("file", "s3")
     """Protocols that may be opened; any other is rejected before a library sees the address."""

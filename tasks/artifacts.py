@@ -19,7 +19,6 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
-from prefect.events import emit_event
 
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.planning.staleness import changed_settings
@@ -33,8 +32,6 @@ UPDATE_EVERY_S = 1.0
 LOG_EVERY_S = 20.0
 PATIENCE_S = 60.0
 """How long results of a stage wait for an unreachable server; progress does not wait."""
-DATA_CHANGED = "trajpilot.data-root.changed"
-"""The event that triggers the automation in deployments/prefect.yaml."""
 SHOWN = 6
 """Changes in the log line; the artifact lists all."""
 CONTENT = " · of content "
@@ -180,10 +177,3 @@ def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
         lambda: create_table_artifact(table=rows, key="configuration", description=description),
         PATIENCE_S,
     )
-
-
-def announce_change(data_root: str, news: tuple[str, ...]) -> None:
-    """Emit the event that the data root has changed, with the stale stages and the reasons."""
-    LOG.info("%s has changed: %s", data_root, "; ".join(news))
-    resource = {"prefect.resource.id": f"trajpilot.data-root.{data_root}", "prefect.resource.name": data_root}
-    emit_event(event=DATA_CHANGED, resource=resource, payload={"stale": list(news)})

@@ -22,7 +22,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import artifact_key, is_away
-from tasks.group_runs import DeployedRuns, Seen, group_deployment, workers_online
+from tasks.group_runs import DeployedRuns, Seen, group_deployment
 from trajpilot_core.engine.execution.execute import ComputeContext, Elsewhere
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, made, share_out, unfinished
 from trajpilot_core.engine.key import KeyedStage
@@ -40,9 +40,9 @@ LOOK_S = 10.0
 """Between two checks of the store for running groups, and between two updates of the table."""
 DEAF_S = 600.0
 """How long the server may not answer, e.g. while it restarts."""
-AHEAD = 4
-"""Scheduled runs that wait for a worker at a time, or one per worker where there are more; others start when these
-begin. A busy server takes seconds per request, during which this run would compute nothing."""
+AHEAD = 8
+"""Scheduled runs that wait for a worker at a time; others start when these begin. A busy server takes seconds per
+request, during which this run would compute nothing."""
 HERE = "this run"
 
 
@@ -93,8 +93,6 @@ class Board:
     """Number of committed shards of a group, from a quick check."""
     progress: Progress
     table: Callable[[list[dict[str, str | int | float]]], None]
-    ahead: int = AHEAD
-    """Runs that wait for a worker at a time."""
     polled: float = 0.0
     looked: float = 0.0
     answered: float = field(default_factory=time.monotonic)
@@ -123,7 +121,7 @@ class Board:
         """Check all runs, restart lost ones, and show progress."""
         self.polled = time.monotonic()
         with self.patience():
-            for row in self.unstarted()[: max(0, self.ahead - len(self.waiting()))]:
+            for row in self.unstarted()[: max(0, AHEAD - len(self.waiting()))]:
                 row.run_id = self.runs.start(row.group, len(row.failures) + 1)
             self.look()
             self.show()
@@ -244,8 +242,7 @@ def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Else
             artifacts.append(cast(UUID, create_table_artifact(table=rows, key=key, description=what)))
 
         with get_client(sync_client=True) as client:
-            workers = workers_online(client, deployment)
-            groups = share_out(work, job, pending, target_s, workers)
+            groups = share_out(work, job, pending, target_s)
             if not groups:
                 return pending
             last = groups[-1].amount()
@@ -262,7 +259,6 @@ def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Else
                 made=lambda group: made(job.folder, group),
                 progress=progress,
                 table=table,
-                ahead=max(AHEAD, workers),
             )
             board.follow()
         reasons = {row.group.number: "; ".join(row.failures) for row in board.rows if row.failures}

@@ -1,6 +1,5 @@
 """Deployed runs: groups of shards, started and followed by the parent run; the tasks that crashed runs have left."""
 
-import datetime
 import logging
 import secrets
 from collections.abc import Sequence
@@ -8,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, cast
 from uuid import UUID
 
-import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -20,7 +18,7 @@ from prefect.client.schemas.filters import (
     TaskRunFilterState,
     TaskRunFilterStateType,
 )
-from prefect.client.schemas.objects import FlowRun, State, StateType, WorkerStatus
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
@@ -34,8 +32,6 @@ from trajpilot_core.errors import InputError
 
 PAGE = 200
 """Maximum number of runs in one answer of the server."""
-CLAIMED_S = 600.0
-"""A run that a worker claimed but did not begin within this time counts as lost (images and GPUs take minutes)."""
 OPEN = [StateType.SCHEDULED, StateType.PENDING]
 LOG = logging.getLogger("trajpilot")
 OURS = "trajpilot"
@@ -72,16 +68,6 @@ def group_deployments(stage: AnyStage) -> dict[str, bool]:
     if callable(stage.uses_gpu):
         return {f"{name}-group": False, f"{name}-gpu-group": True}
     return {f"{name}-group": stage.uses_gpu}
-
-
-def workers_online(client: SyncPrefectClient, deployment: str) -> int:
-    """Return the number of online workers of a deployment's pool; 1 (this one) where the server does not know."""
-    try:
-        pool = client.read_deployment_by_name(f"{deployment}/{deployment}").work_pool_name
-        workers = client.read_workers_for_work_pool(pool) if pool else []
-    except (ObjectNotFound, httpx.HTTPError):
-        return 1
-    return max(1, sum(worker.status == WorkerStatus.ONLINE for worker in workers))
 
 
 @dataclass
@@ -178,8 +164,7 @@ def seen(run: FlowRun) -> Seen:
     if state.type is StateType.SCHEDULED:
         return Seen("waiting", state.name or "Scheduled")
     if state.type is StateType.PENDING:
-        age_s = (datetime.datetime.now(datetime.UTC) - state.timestamp).total_seconds()
-        return Seen("waiting" if age_s > CLAIMED_S else "claimed", state.name or "Pending", "", place)
+        return Seen("claimed", state.name or "Pending", "", place)
     return Seen("running", state.name or state.type.value, "", place, seconds)
 
 

@@ -80,10 +80,8 @@ def find(name: str, group: str) -> Plugin:
 
 def _absent(name: str, group: str) -> str:
     others = sorted({entry.name for entry in metadata.entry_points(group=group)})
-    elsewhere = [other for other in GROUP_OF.values() if metadata.entry_points(group=other, name=name)]
     listed = f"there are {', '.join(others)}" if others else "there are none"
-    kind = f"; it is in {', '.join(elsewhere)}, another kind" if elsewhere else ""
-    return f"no installed package provides the plugin {name} in the group {group}: {listed}{kind}"
+    return f"no installed package provides the plugin {name} in the group {group}: {listed}"
 
 
 def load(name: str, group: str, kind: type[Spec]) -> Spec:

@@ -28,7 +28,7 @@ from deployments.cli.options import (
 from deployments.cli.tables import coloured, disk, number, say, show, table_of, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.order import free_memory
+from trajpilot_core.engine.needs import free_memory
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.engine.settings import recall_run, settings_of
@@ -91,7 +91,7 @@ def plan(
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     """Print what a run would compute, with estimates scaled from the last run."""
     rows = planning.plan(stages_of(config), config, options)
-    columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "needs", "why")
+    columns = ("stage", "state", "reused", "to compute", "needs", "why")
     why = ["" if row.state == "fresh" and row.compute == 0 else row.why for row in rows]
     why = [
         text if row.asked else "; ".join(filter(None, ("not requested", text)))
@@ -149,9 +149,8 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
     """Format the numbers of one row and what it will take, as far as known; an unrequested stage computes nothing."""
     at_most = row.bound == "at most"
     reused = "unknown" if row.reused is None else f"{'at least ' if at_most else ''}{row.reused:,}"
-    rejected = "unknown" if row.rejected is None else f"{'' if row.compute == 0 else 'at least '}{row.rejected:,}"
     if not row.asked:
-        return reused, "-", "-", rejected, "-"
+        return reused, "-", "-"
     if row.compute == 0:
         needs = "-"
     elif row.needs is None:
@@ -160,7 +159,7 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
         parts = [("memory", row.needs.memory), ("GPU", row.needs.gpu), ("disk", row.needs.disk)]
         amounts = [time(max(row.needs.seconds, LEAST_S)), *(f"{what} {disk(size)}" for what, size in parts if size)]
         needs = f"{'up to ' if at_most else ''}{', '.join(amounts)}"
-    return reused, row.work(), "unknown" if row.removed is None else number(row.removed), rejected, needs
+    return reused, row.work(), needs
 
 
 def config(

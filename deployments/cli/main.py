@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli import deploy, doctor, export, inspect, predict, run, upkeep, vlm
-from deployments.settings import hand_over_store_limit
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.incoming import text_fault
 from trajpilot_core.store.files import advice
@@ -43,7 +42,6 @@ def about(
     ] = False,
 ) -> None:
     """From raw egocentric data sets to the tables of TrajPilot, stage by stage."""
-    hand_over_store_limit()
 
 
 def main() -> None:

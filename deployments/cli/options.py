@@ -23,10 +23,6 @@ Only = Annotated[list[str], typer.Option("--only", help=f"Run only this stage (r
 From = Annotated[str | None, typer.Option("--from", help="Run this stage and all later ones.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes in parallel.")]
-AtOnce = Annotated[
-    int | None,
-    typer.Option("--stages-at-once", min=1, max=16, help="Stages in parallel; default: as many as the machine allows."),
-]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 SUGGESTED_FROM = 0.7
 """Similarity from which a name is suggested for another."""

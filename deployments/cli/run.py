@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from deployments.cli.options import (
-    AtOnce,
     Device,
     Force,
     From,
@@ -68,7 +67,6 @@ def run(
     max_rejects: Annotated[
         float, typer.Option("--max-rejects", help="Largest share of damaged rows in a stage.")
     ] = DEFAULTS.max_reject_ratio,
-    at_once: AtOnce = None,
     checkpoint_s: Annotated[
         float,
         typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch."),
@@ -90,7 +88,6 @@ def run(
         from_stage=from_,
         force=force,
         workers=workers,
-        stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
         max_reject_ratio=max_rejects,
@@ -120,7 +117,6 @@ def demo(
     from_: From = None,
     force: Force = [],  # noqa: B006
     workers: Workers = 2,
-    at_once: AtOnce = None,
 ) -> None:
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
@@ -136,7 +132,6 @@ def demo(
         from_stage=from_,
         force=force,
         workers=workers,
-        stages_at_once=at_once,
         max_reject_ratio=DELIBERATE,
     )
     from trajpilot_core.simworld.write import refuse_other_world

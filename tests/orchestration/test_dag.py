@@ -1,9 +1,7 @@
-"""The flow is the graph of what stages read: arrows, stages side by side, branches that fail, and the log's order."""
+"""The flow is the graph of what stages read: arrows, the order of the log, and branches that fail."""
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +9,6 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from stack_processes import artifact_bytes
 
 from schemas.artifacts import ArtifactRef
 from schemas.base import Record
@@ -26,24 +23,9 @@ PATIENCE_S = 200.0
 
 @dataclass
 class Seen:
-    now: set[str] = field(default_factory=set)
-    together: list[frozenset[str]] = field(default_factory=list)
-    meet: threading.Barrier | None = None
-    """Stages that must be at work at the same time, before one of them may end."""
+    names: list[str] = field(default_factory=list)
+    """Stages that were at work, in order."""
     faults: dict[str, Exception] = field(default_factory=dict)
-
-    @contextmanager
-    def working(self, name: str) -> Iterator[None]:
-        self.now.add(name)
-        self.together.append(frozenset(self.now))
-        try:
-            if self.meet is not None and name in ("left", "right"):
-                self.meet.wait(PATIENCE_S)
-            if name in self.faults:
-                raise self.faults[name]
-            yield
-        finally:
-            self.now.discard(name)
 
 
 def toys(seen: Seen) -> dict[str, AnyStage]:
@@ -51,10 +33,12 @@ def toys(seen: Seen) -> dict[str, AnyStage]:
 
     def stage(name: str, reads: tuple[str, ...], config: type[Record]) -> AnyStage:
         def run(work: Work) -> None:
-            with seen.working(name):
-                total = sum(work.inputs.table(entry)["n"][0].as_py() for entry in reads)
-                work.sink.table(name, pa.table({"n": [total + 1]}))
-                work.sink.count(1, 1)
+            seen.names.append(name)
+            if name in seen.faults:
+                raise seen.faults[name]
+            total = sum(work.inputs.table(entry)["n"][0].as_py() for entry in reads)
+            work.sink.table(name, pa.table({"n": [total + 1]}))
+            work.sink.count(1, 1)
 
         return Stage(name, reads, (name,), config, run, 1, "toy")
 
@@ -136,44 +120,32 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return seen
 
 
-def options(root: Path, at_once: int) -> RunOptions:
-    return RunOptions(root=str(root), device="cpu", workers=1, stages_at_once=at_once)
+def options(root: Path) -> RunOptions:
+    return RunOptions(root=str(root), device="cpu", workers=1)
 
 
 TOYS = ("source", "left", "right", "alone", "join")
 
 
-def test_stages_that_do_not_need_each_other_overlap_and_write_and_tell_what_one_at_a_time_does(
+def test_stages_run_one_by_one_in_order(tmp_path: Path, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "trajpilot"):
+        ran = run_flow(TOYS, options(tmp_path))
+    assert ran.error is None
+    assert list(ran.refs) == seen.names == list(TOYS)
+    lines = [record.getMessage().split()[:2] for record in caplog.records if record.name == "trajpilot"]
+    assert [[name, what.strip(",")] for name, what in lines] == [
+        [name, what] for name in TOYS for what in ("started", "computed")
+    ]
+
+
+def test_a_branch_that_fails_lets_the_others_finish_and_is_named(
     tmp_path: Path, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    alone = run_flow(TOYS, options(tmp_path / "one", 1))
-    assert max(map(len, seen.together)) == 1
-    seen.meet = threading.Barrier(2)  # neither of them ends before the other has begun
-    with caplog.at_level("INFO", "trajpilot"):
-        beside = run_flow(TOYS, options(tmp_path / "three", 3))
-    assert frozenset(("left", "right")) in seen.together
-    assert alone.error is beside.error is None
-    assert list(alone.refs) == list(beside.refs) == list(TOYS)
-    assert {n: r.fingerprint for n, r in alone.refs.items()} == {n: r.fingerprint for n, r in beside.refs.items()}
-    assert artifact_bytes(tmp_path / "one") == artifact_bytes(tmp_path / "three")
-    lines = [record.getMessage() for record in caplog.records if record.name == "trajpilot"]
-    assert {line.split()[0] for line in lines} == set(TOYS)
-    begins = {name: lines.index(f"{name:<13} started") for name in TOYS}
-    ends = {name: next(k for k, line in enumerate(lines) if line.startswith(f"{name:<13} computed")) for name in TOYS}
-    for arrow in ("source left", "source right", "left alone", "left join", "right join"):
-        before, after = arrow.split()
-        assert begins[before] < ends[before] < begins[after]
-
-
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_a_branch_that_fails_lets_the_others_finish_and_is_named(
-    at_once: int, tmp_path: Path, seen: Seen, caplog: pytest.LogCaptureFixture
-) -> None:
     seen.faults["right"] = InputError("planted")
-    ran = run_flow(TOYS, options(tmp_path, at_once))
+    ran = run_flow(TOYS, options(tmp_path))
     assert isinstance(ran.error, StagesFailedError)
     assert str(ran.error) == "right failed: InputError: planted. Not run because of that: join"
-    assert "join" not in {name for together in seen.together for name in together}
+    assert seen.names == ["source", "left", "right", "alone"]
     assert (tmp_path / "artifacts" / "alone" / "current").exists()
     told = tasks_of(ran.flow_run, len(TOYS))
     assert {name: task.read for name, task in told.items()} == {
@@ -189,7 +161,7 @@ def test_two_branches_that_fail_are_both_named_and_a_fault_of_the_program_keeps_
     tmp_path: Path, seen: Seen
 ) -> None:
     seen.faults |= {"left": InputError("planted"), "right": ZeroDivisionError("ours")}
-    error = run_flow(TOYS, options(tmp_path, 3)).error
+    error = run_flow(TOYS, options(tmp_path)).error
     assert type(error) is RuntimeError
     assert isinstance(error.__cause__, ZeroDivisionError)
     assert "left failed: InputError: planted; right failed: ZeroDivisionError: ours" in str(error)
@@ -197,6 +169,6 @@ def test_two_branches_that_fail_are_both_named_and_a_fault_of_the_program_keeps_
 
 
 def test_arrows_come_only_from_stages_that_the_run_asks_for(tmp_path: Path, seen: Seen) -> None:
-    assert run_flow(TOYS, options(tmp_path, 3)).error is None
-    told = tasks_of(run_flow(["source", "alone", "join"], options(tmp_path, 1)).flow_run, 3)
+    assert run_flow(TOYS, options(tmp_path)).error is None
+    told = tasks_of(run_flow(["source", "alone", "join"], options(tmp_path)).flow_run, 3)
     assert told == {"source": Task("Cached", set()), "alone": Task("Cached", set()), "join": Task("Cached", set())}

@@ -23,7 +23,6 @@ from deployments.recipes.simulated import demo, soak
 from deployments.settings import ALWAYS
 from flows.stages import features
 from schemas.config import PipelineConfig, RecipeName, RunOptions
-from tasks.artifacts import DATA_CHANGED
 from tasks.group_runs import group_deployment
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
@@ -130,8 +129,8 @@ def test_what_is_stated_in_part_stands_over_the_recipe() -> None:
 
 def test_every_stage_is_deployed_under_its_own_name_on_the_pool_that_fits_it(declared: dict[str, Any]) -> None:
     pools = {name: item["work_pool"]["name"] for name, item in declared.items()}
-    others = [pools.pop(name) for name in ("full-pipeline", "predict", "watch")]
-    assert others == ["trajpilot-gpu", "trajpilot-cpu", "trajpilot-cpu"]
+    others = [pools.pop(name) for name in ("full-pipeline", "predict")]
+    assert others == ["trajpilot-gpu", "trajpilot-cpu"]
     wanted = {}
     for stage in EVERY_STAGE.values():
         deployed, on_gpu = stage.name.replace("_", "-"), "trajpilot-gpu" if stage.uses_gpu else "trajpilot-cpu"
@@ -169,10 +168,8 @@ def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_ca
         assert declared[name]["work_pool"]["name"] == wanted, released
 
 
-def test_schedules_and_triggers_are_off(declared: dict[str, Any]) -> None:
-    assert [s["active"] for item in declared.values() for s in item.get("schedules", [])] == [False, False]
-    assert [t["enabled"] for item in declared.values() for t in item.get("triggers", [])] == [False]
-    assert declared["full-pipeline"]["triggers"][0]["expect"] == [DATA_CHANGED]
+def test_the_schedule_is_off(declared: dict[str, Any]) -> None:
+    assert [s["active"] for item in declared.values() for s in item.get("schedules", [])] == [False]
 
 
 def test_a_deployed_run_keeps_no_result_and_a_silent_one_is_crashed_after_several_heartbeats_within_five_minutes(
@@ -209,17 +206,14 @@ def test_a_deployed_run_of_a_stage_that_its_corpus_lacks_ends_before_anything_is
     assert not list(tmp_path.iterdir())
 
 
-def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deployed_run_is_announced_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     from deployments import deployed
 
     remembered: list[str] = []
     monkeypatch.setattr(deployed, "remember_run", lambda *_: remembered.append("run"))
     monkeypatch.setattr(deployed, "announce", lambda *_: remembered.append("said"))
     monkeypatch.setattr(deployed, "mark_tasks_of_crashed_runs", lambda: None)  # asks a server
-    monkeypatch.setattr(deployed.pipeline.watch, "fn", lambda *_: ())
     monkeypatch.setattr(deployed.pipeline.full_pipeline, "fn", lambda *_: {})
-    deployed.OTHERS["watch"]().fn()
-    assert remembered == []
     deployed.OTHERS["full_pipeline"]().fn()
     assert remembered == ["said", "run"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from stack_kills import RUN_S, SERVICE, Client, Killer
-from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of, wait_for
+from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of
 
 from deployments.declared import prefect_file
 from deployments.recipes.simulated import soak
@@ -83,7 +83,6 @@ def test_everything_is_deployed_once_and_deploying_again_changes_nothing(client:
     assert before[1] == [
         "TrajPilot: mark runs of dead workers as crashed",
         "TrajPilot: mark runs that a worker took and never started as crashed",
-        "TrajPilot: run when the data root changes",
     ]
     again = stack.popen("deployer", stack.services["deployer"]["command"], stack.environment("deployer"))
     assert again.wait(timeout=RUN_S) == 0, stack.tail("deployer")
@@ -101,25 +100,6 @@ def test_the_literal_command_runs_the_pipeline_to_its_report(client: Client, sta
     (said,) = client.api("/artifacts/filter", {"artifacts": {"key": {"any_": ["configuration"]}}})
     assert said["description"].startswith("recipe soak, nothing changed; config ")
     say(f"prefect deployment run full-pipeline: completed, flow {run['total_run_time']:.0f} s")
-
-
-def test_the_event_of_a_changed_data_root_runs_the_pipeline_once_its_trigger_is_on(client: Client, say: Say) -> None:
-    (trigger,) = [a for a in client.api("/automations/filter", {}) if "data root" in a["name"]]
-    assert trigger["enabled"] is False
-    before = {run["id"] for run in client.runs("full-pipeline")}
-    client.api(f"/automations/{trigger['id']}", {"enabled": True}, method="PATCH")
-    try:
-        time.sleep(5.0)
-        path = client.ground.folder / "data" / "annotations" / "atomic_descriptions_train.json"
-        path.write_text(path.read_text() + "\n")
-        for _ in range(2):
-            assert client.finished(client.run_deployment("watch"))["state"]["type"] == "COMPLETED"
-        wait_for(lambda: not before >= {run["id"] for run in client.runs("full-pipeline")}, RUN_S)
-    finally:
-        client.api(f"/automations/{trigger['id']}", {"enabled": False}, method="PATCH")
-    new = next(run["id"] for run in client.runs("full-pipeline") if run["id"] not in before)
-    assert client.finished(new)["state"]["type"] == "COMPLETED"
-    say("a changed download was noticed at the second look and the pipeline ran")
 
 
 def test_one_stage_is_run_on_its_own_pool_with_a_change_and_the_run_says_which(client: Client) -> None:

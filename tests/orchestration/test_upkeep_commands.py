@@ -204,7 +204,7 @@ def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(m
     assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
-    row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, needs=Needs(0.04, 10, 0, 10))
+    row = PlanRow("ingest", "stale", "", 1, "at most", reused=0, needs=Needs(0.04, 10, 0, 10))
     assert numbers_of(row)[-1] == "up to 1 s, memory 10 B, disk 10 B", "what is to be done never takes no time"
 
 

@@ -17,8 +17,7 @@ from trajpilot_core.corpora.base import Listing
 from trajpilot_core.corpora.formats.folders import Folders
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
-from trajpilot_core.engine.needs import Needs, advice, size_text
-from trajpilot_core.engine.order import free_memory
+from trajpilot_core.engine.needs import Needs, advice, free_memory, size_text
 from trajpilot_core.engine.resolve import gpu_number, resolve_device
 from trajpilot_core.errors import InputError, StoreError, command, shown
 from trajpilot_core.stages import EVERY_STAGE

@@ -1,16 +1,15 @@
 """The inputs and sources of a stage, resolved, and the content key that follows from them.
 
 A key covers content and settings only: stage, version, its settings, fingerprints of the declared entries, digests and
-facts of outside inputs. Place and time do not enter it. Notes of files and facts, written next to a manifest, explain a
-key; nothing depends on them.
+facts of outside inputs. Place and time do not enter it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from schemas.artifacts import Entry, Manifest, SourceNotes, UnitSources
+from schemas.artifacts import Entry, Manifest, SourceNotes
 from schemas.base import Record, canonical_json, canonical_object, fingerprint, fingerprint_of_text
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import OtherRun
@@ -87,6 +86,21 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
     return writers
 
 
+def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return stage -> those of `names` whose entries it reads, both in the order of `names`.
+
+    Args:
+        stages: all stages by name.
+        names: the stages of a run; the output of all others must exist already.
+
+    Raises:
+        StoreError: two stages declare one entry.
+    """
+    writer = producers(stages)
+    read = {name: {writer.get(entry) for entry in stages[name].reads} for name in names}
+    return {name: tuple(other for other in names if other in read[name]) for name in names}
+
+
 def resolve_inputs(
     folder: Folder, stage: AnyStage, stages: Mapping[str, AnyStage], currents: Currents = current_manifest
 ) -> Inputs:
@@ -140,8 +154,7 @@ def resolve_stage(
     settings = resolve_config(stage, config, run)
     check_other_runs(stage.section, settings, run.protocols)
     inputs = resolve_inputs(folder, stage, stages, currents)
-    root = "" if stage.pure_sources else run.data_root
-    listed = stage.sources(inputs, settings, root) if stage.sources is not None else []
+    listed = stage.sources(inputs, settings, run.data_root) if stage.sources is not None else []
     sources = tuple(sorted(listed, key=lambda source: source.shard))
     _check_sources(stage, sources)
     return ResolvedStage(stage, settings, inputs, sources)
@@ -262,26 +275,13 @@ def spelled(path: str) -> str:
     return path.encode(errors="backslashreplace").decode()
 
 
-def unit_sources(source: Source, digest_of: Mapping[str, str]) -> UnitSources:
-    """Return the digests of one unit's files and the fingerprints of its facts.
-
-    Args:
-        source: the unit.
-        digest_of: input file -> digest.
-    """
-    return UnitSources(
-        files={spelled(path): digest_of[path] for path in source.files},
-        facts={name: fingerprint(value) for name, value in source.facts.items()},
-    )
-
-
 def write_notes(folder: Folder, resolved: ResolvedStage, key: str, digest_of: Mapping[str, str]) -> None:
-    """Write the sources of every unit of a stage next to the manifest of `key`."""
-    notes = SourceNotes(units={source.shard: unit_sources(source, digest_of) for source in resolved.sources})
-    folder.replace(f"{stage_folder(resolved.stage.name)}/{key}/{SOURCES}", seal(notes))
+    """Write the digests of the files of every unit of a stage next to the manifest of `key`."""
+    units = {source.shard: {spelled(path): digest_of[path] for path in source.files} for source in resolved.sources}
+    folder.replace(f"{stage_folder(resolved.stage.name)}/{key}/{SOURCES}", seal(SourceNotes(units=units)))
 
 
-def read_notes(folder: Folder, stage: str, key: str) -> dict[str, UnitSources]:
-    """Return the sources of every unit; empty where there are no notes or they are damaged."""
+def read_notes(folder: Folder, stage: str, key: str) -> dict[str, dict[str, str]]:
+    """Return unit -> file -> digest; empty where there are no notes or they are damaged."""
     notes = unless_damaged(read_sealed, folder, SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}")
     return {} if notes is None else notes.units

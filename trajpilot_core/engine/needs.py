@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from schemas.artifacts import Entry, RunRecord
 from schemas.config import RunOptions
 from trajpilot_core.engine.execution.outcome import anonymous_bytes, scratch_bytes
 from trajpilot_core.engine.key import KeyedStage
-from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.files import Folder
@@ -22,6 +22,7 @@ from trajpilot_core.store.manifest import ARTIFACTS, read_manifest, unless_damag
 from trajpilot_core.store.reading import run_records_of
 
 log = logging.getLogger("trajpilot")
+LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,25 @@ def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) 
             f"free some space or choose another --root{lower}",
         )
         require_free_space(root.parent, lacking, what, remedy)
+
+
+def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
+    """Return the bytes of memory that new work may take; None where the system does not report it.
+
+    In a container (cgroup v2): at most its limit minus the memory of its processes, since its file cache can be
+    dropped.
+    """
+    lines = [line.split() for line in listing.read_text(encoding="utf-8").splitlines()] if listing.exists() else []
+    free = next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), None)
+    limit, used = _words(limits / "memory.max"), _words(limits / "memory.stat")
+    if free is None or not (limit and limit[0].isdigit()):
+        return free
+    taken = int(used[used.index("anon") + 1]) if "anon" in used else 0
+    return min(free, max(0, int(limit[0]) - taken))
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split() if path.is_file() else []
 
 
 @contextmanager

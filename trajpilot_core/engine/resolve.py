@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from schemas.base import Record
 from schemas.config import FeatureConfig
 from schemas.events import CompletedActionToken, CompletedOutcome, ProbeConfig
 from schemas.places import device_fault
 from schemas.poses import CompletedPoseSources, Pi3Config, TrajectoryConfig
-from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import Config
 from trajpilot_core.errors import InputError
 
@@ -38,6 +38,14 @@ BF16_FROM = (8, 0)
 """Compute capability from which a GPU multiplies bf16 natively (Ampere); older ones emulate it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 is faster for our models (avx512_bf16 alone is half as fast as fp32 at width 128)."""
+INSIDE: dict[type[Record], str] = {
+    TrajectoryConfig: "pi3",
+    CompletedPoseSources: "predictor",
+    CompletedOutcome: "scorer",
+    CompletedActionToken: "scorer",
+    ProbeConfig: "encoder",
+}
+"""Settings -> those of another model that their stage runs, in addition to `train`."""
 log = logging.getLogger("trajpilot")
 
 
@@ -63,9 +71,8 @@ def resolve_device(device: str) -> str:
             log.warning("device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU")
         return "cuda" if n_gpus else "cpu"
     if not n_gpus:
-        build = "a ROCm build, which is not supported" if _torch_has("hip") else "a CPU build"
         raise InputError(
-            f"device {device} was requested, but torch is {build} or no CUDA device is visible; use cpu or auto"
+            f"device {device} was requested, but torch is no CUDA build or no CUDA device is visible; use cpu or auto"
         )
     if gpu_number(device) >= n_gpus:
         last = f"cuda:{n_gpus - 1}"
@@ -90,13 +97,8 @@ def gpu_capabilities() -> tuple[tuple[int, int], ...]:
 
 
 def _torch_has_cuda() -> bool:
-    return _torch_has("cuda")
-
-
-def _torch_has(platform: str) -> bool:
     spec = importlib.util.find_spec("torch")
-    library = f"lib/libtorch_{platform}.so"
-    return spec is not None and spec.origin is not None and (Path(spec.origin).parent / library).exists()
+    return spec is not None and spec.origin is not None and (Path(spec.origin).parent / "lib/libtorch_cuda.so").exists()
 
 
 def _driver_devices() -> tuple[tuple[int, int], ...]:
@@ -139,19 +141,11 @@ def resolve_precision(config: Config, device: str) -> Config:
         config: sub-record of PipelineConfig.
         device: `cpu`, `cuda` or `cuda:<number>`.
     """
-    train = getattr(config, "train", None)
-    if isinstance(train, TrainConfig):
-        config = config.replace(train=resolve_precision(train, device))
-    if isinstance(config, TrajectoryConfig) and config.source == "pi3":
-        config = config.replace(pi3=resolve_precision(config.pi3, device))
-    if isinstance(config, CompletedPoseSources):
-        config = config.replace(predictor=resolve_precision(config.predictor, device))
-    if isinstance(config, CompletedOutcome):
-        config = config.replace(scorer=resolve_precision(config.scorer, device))
-    if isinstance(config, CompletedActionToken):
-        config = config.replace(scorer=resolve_precision(config.scorer, device))
-    if isinstance(config, ProbeConfig) and config.encoder is not None:
-        config = config.replace(encoder=resolve_precision(config.encoder, device))
+    inside = ["train", *(name for kind, name in INSIDE.items() if isinstance(config, kind))]
+    for name in inside:
+        settings = getattr(config, name, None)
+        if isinstance(settings, Record) and (name != "pi3" or getattr(config, "source", None) == "pi3"):
+            config = config.replace(**{name: resolve_precision(settings, device)})
     if getattr(config, "precision", None) != "auto":
         return config
     if isinstance(config, FeatureConfig) and config.source == "released":

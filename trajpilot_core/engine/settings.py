@@ -17,8 +17,6 @@ from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.manifest import read_sealed, seal
 
-UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
-"""Last word of a setting's name -> its unit."""
 NAME = "last.json"
 
 
@@ -32,7 +30,7 @@ class ListedSetting:
     default: JsonValue
     """Value in the paper's main experiment."""
     allowed: str
-    """Bounds, choices or kind in words, with the unit."""
+    """Bounds, choices or kind in words."""
     about: str
     """Description in one line, with its source if any."""
     stages: tuple[str, ...]
@@ -59,7 +57,7 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
         stale = made_stale(group, stages)
         for path, record, name, value in leaves(getattr(config, group), group):
             about = " ".join((type(record).model_fields[name].description or "").split())
-            allowed = in_words(properties(type(record))[name], name)
+            allowed = in_words(properties(type(record))[name])
             listed.append(ListedSetting(path, value, defaults.get(path), allowed, about, stale))
     return listed
 
@@ -89,12 +87,11 @@ def properties(record: type[Record]) -> dict[str, Any]:
     return dict(record.model_json_schema()["properties"])
 
 
-def in_words(schema: dict[str, Any], name: str) -> str:
-    """Return the allowed values of a setting in words: choices, or kind with bounds, and unit."""
+def in_words(schema: dict[str, Any]) -> str:
+    """Return the allowed values of a setting in words: choices, or kind with bounds."""
     parts = schema.get("anyOf", [schema])
     kinds = [kind for part in parts if (kind := kind_of(part))]
-    unit = UNITS.get(name.rpartition("_")[2])
-    return ", ".join(text for text in (" or ".join(dict.fromkeys(kinds)), bounds(schema), unit) if text)
+    return ", ".join(text for text in (" or ".join(dict.fromkeys(kinds)), bounds(schema)) if text)
 
 
 def kind_of(schema: dict[str, Any]) -> str:

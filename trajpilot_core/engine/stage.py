@@ -109,9 +109,6 @@ class Stage(Generic[Config]):
     shard_by: str | None = None
     sources: Callable[[Inputs, Config, str], list[Source]] | None = None
     """(declared inputs, its settings, data root) -> inputs from outside the store. Must not import torch."""
-    pure_sources: bool = False
-    """`sources` depends only on the declared inputs and the settings (its data root is empty), so that it need not be
-    called again for equal ones: `status` of a large corpus takes seconds."""
     uses_gpu: bool | Callable[[Config], bool] = False
     """Whether a model runs in it; some stages decide by their settings."""
     output: Output | None = None

@@ -96,7 +96,7 @@ def own_take(sha256: str, root: TrainedRoot) -> Take | None:
     """Return the take of the corpus whose video has this content; one that was cut or encoded again has none."""
     notes = read_notes(root.folder, "features", root.manifests["features"].key)
     known = (take for take in root.takes.values() if take.take_id in notes)
-    return next((take for take in known if notes[take.take_id].files.get(take.video) == sha256), None)
+    return next((take for take in known if notes[take.take_id].get(take.video) == sha256), None)
 
 
 def clip_features(

@@ -8,7 +8,7 @@ its row in docs/stages.md, and its pool in docs/operations.md.
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.engine.order import selected_of
+from trajpilot_core.engine.planning.plan import selected_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.stages import (
     action_token,

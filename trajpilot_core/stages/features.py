@@ -321,7 +321,6 @@ STAGE = Stage(
     summary="Videos -> one frozen V-JEPA 2.1 vector a segment",
     shard_by="take",
     sources=sources,
-    pure_sources=True,
     lowers=("features.batch", "features.model"),
     uses_gpu=lambda cfg: cfg.source == "encoded",
     video_s=covered_s,

@@ -163,7 +163,6 @@ STAGE = Stage(
     summary="Trains the attentive probe of V-JEPA 2: which verb, noun and action follow a clip of EPIC-KITCHENS-100",
     shard_by="training",
     sources=sources,
-    pure_sources=True,
     uses_gpu=True,
     lowers=("probe.batch", "probe.clips_at_once", "probe.rates"),
     conclude=conclude,

@@ -124,7 +124,6 @@ def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> St
         summary="Results -> report.html with tables, charts, data health and a gallery; the numbers as JSON and LaTeX",
         completed=completed,
         sources=sources,
-        pure_sources=True,
         narrowed=partial(narrowed, reads=reads, more={stage.name: entries_of(stage) for stage in others}),
         lowers=("report.examples",),
     )

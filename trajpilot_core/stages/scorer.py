@@ -111,7 +111,6 @@ STAGE = Stage(
     summary="Retrieves candidate trajectories and learns when to trust one, and which (gate, then rank)",
     shard_by="training",
     sources=sources,
-    pure_sources=True,
     uses_gpu=True,
     lowers=("scorer.candidates", "scorer.max_queries", "scorer.train.batch"),
     conclude=conclude,

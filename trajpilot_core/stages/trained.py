@@ -72,7 +72,6 @@ def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Confi
         run=partial(run_trainings, trained),
         shard_by="training",
         sources=sources,
-        pure_sources=True,
         uses_gpu=True,
         conclude=trained.conclude or conclude_windows,
         **declared,

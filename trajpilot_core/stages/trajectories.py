@@ -72,7 +72,6 @@ STAGE = Stage(
     summary="Pose files or videos -> 16 relative 6-DoF motions a segment",
     shard_by="take",
     sources=sources,
-    pure_sources=True,
     lowers=("trajectories.pi3.pixel_limit",),
     uses_gpu=lambda cfg: cfg.source == "pi3",
     video_s=covered_s,

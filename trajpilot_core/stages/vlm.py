@@ -191,7 +191,6 @@ STAGE = Stage(
     completed=completed,
     shard_by="take",
     sources=sources,
-    pure_sources=True,
     lowers=("vlm.size_px",),
     video_s=covered_s,
     outside_shards=OUTSIDE,
@@ -243,7 +242,6 @@ ROWS = Stage(
     summary="What vision-language models wrote -> predictions of their rows, failures included, and how it was read",
     completed=completed_rows,
     sources=sources_of_rows,
-    pure_sources=True,
 )
 
 

@@ -168,7 +168,6 @@ def digests(
     paths: Iterable[str],
     *,
     workers: int,
-    rehash: bool,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> dict[str, str]:
     """Return the sha256 of every input file; `absent` where it is missing, `unreadable` where it is not a readable
@@ -178,11 +177,10 @@ def digests(
         inventory: cached digests; new ones are added.
         paths: input files, relative to the data root or absolute.
         workers: files read in parallel.
-        rehash: read all files again.
         progress: called with (done, total, what) after every file that had to be read.
     """
     wanted = sorted(set(paths))
-    digest_of = {path: None if rehash else inventory.known(path) for path in wanted}
+    digest_of = {path: inventory.known(path) for path in wanted}
     unknown = [path for path, digest in digest_of.items() if digest is None]
     with ThreadPoolExecutor(max_workers=workers) as pool:
         read = zip(unknown, pool.map(lambda p: _read_stable(inventory, p), unknown), strict=True)

@@ -3,7 +3,7 @@
     artifacts/<stage>/current                      the current key, replaced atomically
     artifacts/<stage>/<key>/manifest.json          written last, never changes
     artifacts/<stage>/<key>/run_record.json        clock, host, what was reused: not part of the output
-    artifacts/<stage>/<key>/sources.json           digests of the input files by take: for reasons only
+    artifacts/<stage>/<key>/sources.json           digests of the input files by take
     artifacts/<stage>/<key>/data-<sha256>.*        immutable files
     artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, next to its data
     artifacts/<stage>/packs/<sha256>.parquet       derived, disposable

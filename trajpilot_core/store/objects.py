@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
-from trajpilot_core.runtime import answer_limit_s
 from trajpilot_core.store.files import NO_SPACE, advice
 from trajpilot_core.store.locations import NAME, Location, check_relative
 
@@ -34,6 +33,8 @@ else:
 T = TypeVar("T")
 WAITS_S = (0.2, 1.0, 4.0)
 """Between attempts of a request; a task retries a stage after 10 and 60 s."""
+ANSWER_LIMIT_S = 30.0
+"""How long a store may take to start answering a request, and pause in an answer."""
 BUSY = (408, 409, 429, 500, 502, 503, 504)
 """HTTP status of errors that may pass; 409: another writer is active."""
 SINGLE_PUT_BYTES = 5 * 2**30
@@ -54,8 +55,11 @@ def open_system(location: Location) -> "Objects":
     """
     import fsspec
 
-    limit_s = answer_limit_s()
-    client = {"connect_timeout": min(limit_s, 10.0), "read_timeout": limit_s, "retries": {"max_attempts": 0}}
+    client = {
+        "connect_timeout": min(ANSWER_LIMIT_S, 10.0),
+        "read_timeout": ANSWER_LIMIT_S,
+        "retries": {"max_attempts": 0},
+    }
     client |= fsspec.config.conf.get(location.protocol, {}).get("config_kwargs", {})
     whole = {"use_listings_cache": False, "max_concurrency": 1}  # only the checksum of a whole object is checked
     try:
@@ -65,7 +69,7 @@ def open_system(location: Location) -> "Objects":
             f"{location.url()} needs a package that is not installed ({error}); pip install 'trajpilot[s3]'"
         ) from error
     system.retries = 1
-    opened = Objects(system, limit_s)
+    opened = Objects(system, ANSWER_LIMIT_S)
     _require_answer(opened, location)
     return opened
 
@@ -200,7 +204,7 @@ def _reason(error: Exception) -> str:
     if not can_heal(error):
         return f"{text}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
     again = f"{len(WAITS_S) + 1} attempts failed, nothing committed is lost"
-    return f"{text}; {again}: run again when the store answers (for a slow one raise TRAJPILOT_STORE_TIMEOUT_S)"
+    return f"{text}; {again}: run again when the store answers"
 
 
 @dataclass(frozen=True)

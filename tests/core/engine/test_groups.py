@@ -17,7 +17,6 @@ from trajpilot_core.engine.execution.groups import (
     compute_group,
     gather,
     handed,
-    in_pairs,
     made,
     share_out,
     unfinished,
@@ -41,7 +40,7 @@ def shared(
     """Run the toy's vectors in groups, each handed to `task`; its errors are what a pool would tell."""
 
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
-        groups = share_out(work, job, pending, target_s, workers=1)
+        groups = share_out(work, job, pending, target_s)
         config, given = handed(work, job, PipelineConfig())
         reasons = {}
         for group in groups:
@@ -85,14 +84,6 @@ def test_each_take_is_in_one_group_and_no_group_outweighs_another_by_more_than_a
     if len(loads) > 1:
         assert max(loads) - min(loads) <= max(video_s[take] for group in rest for take in group) + 1e-6
         assert len(loads) <= sum(loads) / target_s + 1
-
-
-def test_trainings_come_two_by_two_while_each_worker_has_many() -> None:
-    for trainings, workers, pairs in ((40, 4, 12), (39, 4, 11), (17, 4, 0), (39, 10, 0), (2, 1, 0)):
-        names = [f"final/s{n}/traj" for n in range(trainings)]
-        groups = in_pairs(names, workers)
-        assert [name for group in groups for name in group] == names
-        assert [len(group) for group in groups] == [2] * pairs + [1] * (trainings - 2 * pairs)
 
 
 def test_groups_make_the_bytes_of_one_process_and_what_is_finished_is_not_shared_out_again(
@@ -192,7 +183,7 @@ def test_groups_computed_at_the_same_time_by_several_threads_make_the_same_bytes
     run: RunOptions, tmp_path: Path
 ) -> None:
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
-        groups = share_out(work, job, pending, 10.0, workers=1)
+        groups = share_out(work, job, pending, 10.0)
         config, given = handed(work, job, PipelineConfig())
         with ThreadPoolExecutor(2 * len(groups)) as crowd:
             list(crowd.map(lambda group: compute(config, given, group), (*groups, *groups)))

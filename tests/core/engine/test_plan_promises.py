@@ -100,9 +100,6 @@ def broken(row: PlanRow, done: Outcome) -> list[str]:
         or (done.computed == row.compute if row.bound == "exactly" else done.computed <= row.compute),
         "reused": row.reused is None
         or (done.reused == row.reused if row.bound == "exactly" else done.reused >= row.reused),
-        "removed": row.removed in (None, done.removed),
-        "rejected": row.rejected is None
-        or (done.lost() == row.rejected if row.compute == 0 else done.lost() >= row.rejected),
         "fresh": row.state != "fresh" or done.cached,
         "why": bool(row.why),
     }

@@ -7,7 +7,7 @@ from deployments.cli.options import change
 from deployments.recipes import RECIPES
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig
-from trajpilot_core.engine.order import upstream
+from trajpilot_core.engine.key import upstream
 from trajpilot_core.engine.planning.staleness import flat
 from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
 from trajpilot_core.errors import InputError, VersionError
@@ -42,10 +42,10 @@ def test_what_differs_from_the_defaults_is_marked_and_what_is_allowed_is_said_in
     wanted = {
         "ingest.video": "downscaled_448 | full | none",
         "ingest.drop_unsure": "true | false",
-        "ingest.interval_cap_s": "number or null, above 0, s",
+        "ingest.interval_cap_s": "number or null, above 0",
         "ingest.dev_share": "number, above 0, below 0.5",
         "alignment.seeds": "list of whole number",
-        "features.size_px": "whole number, at least 32, a multiple of 16, px",
+        "features.size_px": "whole number, at least 32, a multiple of 16",
     }
     assert {path: found[path].allowed for path in wanted} == wanted
 

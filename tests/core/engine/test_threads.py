@@ -1,4 +1,4 @@
-"""Work side by side in threads: it overlaps, its errors arrive, and an interrupt ends it with its child processes."""
+"""Worker processes end with their parent; work in threads overlaps, keeps its order, and its errors arrive."""
 
 import multiprocessing
 import os
@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from trajpilot_core import runtime
-from trajpilot_core.runtime import Threads, in_threads, start_worker, worker_pool
+from trajpilot_core.runtime import in_threads, start_worker, worker_pool
 
 WAIT_S = 60.0
 
@@ -62,17 +61,18 @@ def test_a_worker_is_gone_soon_after_its_parent_was_killed(
         os.kill(worker, signal.SIGKILL)
 
 
-def test_a_pool_that_breaks_off_leaves_the_processes_of_another_stage_alone(tmp_path: Path) -> None:
+def test_a_pool_that_breaks_off_ends_its_processes_and_leaves_older_ones_alone(tmp_path: Path) -> None:
     mine, others = tmp_path / "mine", tmp_path / "others"
 
     def break_off() -> None:
         with worker_pool(1) as pool:
             pool.submit(work, str(mine))
-            other.submit(work, str(others))  # its process is the younger one
-            assert until(lambda: mine.exists() and others.exists())
+            assert until(mine.exists)
             raise ValueError("planted")
 
     with pytest.raises(KeyboardInterrupt), worker_pool(1) as other:  # noqa: PT012
+        other.submit(work, str(others))
+        assert until(others.exists)
         with pytest.raises(ValueError, match="planted"):
             break_off()
         assert until(lambda: not is_running(int(mine.read_text())))
@@ -84,31 +84,15 @@ def test_a_pool_that_breaks_off_leaves_the_processes_of_another_stage_alone(tmp_
 WORD: ContextVar[str] = ContextVar("WORD")
 
 
-def test_pieces_of_work_overlap_and_see_the_context_of_who_started_them() -> None:
-    meet = threading.Barrier(2, timeout=30.0)
-    WORD.set("here")
-
-    def piece() -> str:
-        meet.wait()
-        return WORD.get()
-
-    with Threads[str]() as threads:
-        threads.start("a", piece)
-        threads.start("b", piece)
-        assert dict([threads.wait(), threads.wait()]) == {"a": "here", "b": "here"}
-        assert threads.running == {}
-        threads.start("fails", lambda: str(1 // 0))
-        with pytest.raises(ZeroDivisionError):
-            threads.wait()
-
-
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_results_are_in_order_and_as_many_pieces_run_as_there_are_threads(threads: int) -> None:
     meet, lock = threading.Barrier(threads, timeout=30.0), threading.Lock()
+    WORD.set("here")
     running, most = 0, 0
 
     def piece(number: int) -> int:
         nonlocal running, most
+        assert WORD.get() == "here", "a piece sees the context of who started it"
         with lock:
             running += 1
             most = max(most, running)
@@ -124,61 +108,3 @@ def test_results_are_in_order_and_as_many_pieces_run_as_there_are_threads(thread
     assert most == threads, "never more"
     with pytest.raises(ZeroDivisionError):
         list(in_threads((partial(divmod, 1, 2 - number) for number in range(5)), threads))
-
-
-@pytest.mark.parametrize(("poll_s", "is_ended"), [(0.1, True), (60.0, False)], ids=["ours", "planted"])
-def test_a_thread_that_reads_results_is_interrupted_while_it_waits(
-    monkeypatch: pytest.MonkeyPatch, poll_s: float, is_ended: bool
-) -> None:
-    monkeypatch.setattr(runtime, "POLL_S", poll_s)
-    over, ended = threading.Event(), threading.Event()
-
-    def endless() -> None:
-        try:
-            while not over.wait(0.01):
-                pass
-        finally:
-            ended.set()
-
-    def leave() -> None:
-        with Threads[None](end_s=20.0 if is_ended else 0.5) as threads:
-            threads.start("stage", lambda: list(in_threads([endless, endless], 2)) and None)
-            time.sleep(0.1)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        leave()
-    assert ended.is_set() is is_ended, "one that hangs is left behind"
-    over.set()
-
-
-def pool_in_a_thread(note: str) -> None:
-    """A stage with a process of its own, which works for minutes."""
-    with worker_pool(1) as pool:
-        done = pool.submit(work, note)
-        while not done.done():
-            time.sleep(0.05)
-
-
-def interrupted(note: str) -> None:
-    """Body of a parent that ends as a flow ends: with an exception."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(3)
-
-    signal.signal(signal.SIGTERM, stop)
-    with Threads[None]() as threads:
-        threads.start("stage", lambda: pool_in_a_thread(note))
-        Path(note).with_suffix(".waits").touch()
-        threads.wait()
-
-
-def test_a_run_that_is_told_to_end_ends_its_threads_and_their_processes(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
-    parent = multiprocessing.get_context("spawn").Process(target=interrupted, args=(str(note),))
-    parent.start()
-    assert until(lambda: note.exists() and note.with_suffix(".waits").exists())
-    parent.terminate()
-    parent.join(WAIT_S)
-    assert parent.exitcode == 3
-    assert until(lambda: not is_running(int(note.read_text())))

@@ -1,17 +1,14 @@
-"""Verify and watch: what is damaged, what repair may drop, and which changes of a corpus start a run."""
+"""Verify: what is damaged, and what repair may drop."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from toy_stages import TOYS, run_toys, tree_bytes
+from toy_stages import run_toys, tree_bytes
 
 from schemas.base import fingerprint
-from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.planning.watch import noticed
-from trajpilot_core.engine.stage import AnyStage
-from trajpilot_core.errors import InputError, StoreError, StoreIOError, VersionError
+from schemas.config import RunOptions
+from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store import reading
 from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import LocalFolder, open_folder
@@ -84,46 +81,3 @@ def test_repair_never_drops_what_another_version_wrote(run: RunOptions) -> None:
     assert [item.is_sure for item in verify(run.root, repair=True)] == [False, False]
     assert path.exists()
     assert not run_toys(run)["toy_sum"].cached
-
-
-CONFIG = PipelineConfig()
-FIRST = next(iter(TOYS))
-
-
-def looks(run: RunOptions, n: int, stages: Mapping[str, AnyStage] = TOYS) -> list[int]:
-    """How many changes each of `n` looks tells."""
-    return [len(noticed(stages, CONFIG, run)) for _ in range(n)]
-
-
-def test_a_change_is_told_once_after_two_equal_looks(run: RunOptions, corpus: Path) -> None:
-    stages = {FIRST: TOYS[FIRST]}
-    run_toys(run, stages)
-    (corpus / b"caf\xe9.txt".decode(errors="surrogateescape")).write_text("nothing reads it")
-    assert looks(run, 3, stages) == [0, 0, 0]
-    (corpus / "takes.txt").write_text("take0\ntake1\ntake9\n")
-    (corpus / "take9.txt").write_text("4 5 6")
-    assert noticed(stages, CONFIG, run) == ()
-    (told,) = noticed(stages, CONFIG, run)
-    assert told.startswith(f"{FIRST}: ")
-    assert looks(run, 1, stages) == [0]
-    run_toys(run, stages)
-    assert looks(run, 1, stages) == [0]
-
-
-def test_a_run_at_work_and_a_take_that_no_run_mends_start_no_other_run(run: RunOptions, corpus: Path) -> None:
-    """Stage after stage becomes fresh while the files stay as they are: no news."""
-    assert looks(run, 2) == [0, 3]
-    for until in TOYS:
-        run_toys(run, until=until)
-        assert looks(run, 3) == [0, 0, 0], until
-    (corpus / "take1.txt").unlink()
-    assert [n > 0 for n in looks(run, 4)] == [False, True, False, False]
-
-
-def test_a_damaged_note_is_forgotten_and_a_data_root_that_is_gone_is_an_error(run: RunOptions) -> None:
-    """A share that is not mounted must not start a run."""
-    looks(run, 1)
-    (Path(run.root) / "watch.json").write_text("{")
-    assert looks(run, 2) == [0, 3]
-    with pytest.raises(InputError, match="is no folder"):
-        noticed(TOYS, CONFIG, run.replace(data_root=f"{run.data_root}/nowhere"))

@@ -80,7 +80,7 @@ def at_one_horizon() -> Stage[PlannersConfig]:
     def sources(inputs: Inputs, cfg: PlannersConfig, data_root: str) -> list[Source]:
         return [one for one in planners.STAGE.sources(inputs, cfg, data_root) if one.shard.endswith(f"_h{H}")]
 
-    return replace(planners.STAGE, sources=sources, pure_sources=False)
+    return replace(planners.STAGE, sources=sources)
 
 
 class Trained:

@@ -267,12 +267,12 @@ def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path
         return load_inventory(folder, str(data), ("file",))
 
     first, second = loaded(), loaded()
-    found = digests(first, ["a", "gone", "sub", "../a", "a\0", str(data / "a")], workers=2, rehash=False)
+    found = digests(first, ["a", "gone", "sub", "../a", "a\0", str(data / "a")], workers=2)
     assert found["a"] == hashlib.sha256(b"a").hexdigest() == found[str(data / "a")]
     assert found["gone"] == found["../a"] == found["a\0"] == ABSENT
     assert found["sub"] == UNREADABLE
     save_inventory(folder, first)
-    digests(second, ["b"], workers=1, rehash=False)
+    digests(second, ["b"], workers=1)
     save_inventory(folder, second)
     assert loaded().known("a") == found["a"], "a stage that saves keeps what another has read"
     assert loaded().known("b") is not None

@@ -18,11 +18,9 @@ import toy_stages as toy
 from egoexo_fixture import SMALL, healthy
 from toy_stages import options, run_toys, toys_with, tree_bytes, write_corpus
 
-from deployments.settings import hand_over_store_limit
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError, StoreError, StoreIOError, TrajPilotError
-from trajpilot_core.runtime import answer_limit_s, hold_answer_limit, worker_pool
 from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.features import first_there
 from trajpilot_core.store import objects
@@ -181,7 +179,7 @@ def test_a_corpus_on_s3_is_hashed_once_and_looked_at_after(bucket: str, tmp_path
     data = bucket.replace("root", "data")
     system.pipe_file(f"{data}/a.txt", b"hello")
     inventory = load_inventory(open_folder(str(tmp_path)), data, ("file", "s3"))
-    found = digests(inventory, ["a.txt", "gone.txt"], workers=2, rehash=False)
+    found = digests(inventory, ["a.txt", "gone.txt"], workers=2)
     assert found["a.txt"].startswith("2cf24dba")
     assert found["gone.txt"] == ABSENT
     assert inventory.known("a.txt") == found["a.txt"]
@@ -243,14 +241,6 @@ def check(place: Place) -> object:
     return found
 
 
-@contextmanager
-def short_limit(seconds: float) -> Iterator[None]:
-    before = answer_limit_s()
-    hold_answer_limit(seconds)
-    yield
-    hold_answer_limit(before)
-
-
 ALWAYS = [(None, fault) for fault in FAULTS]
 EACH = [*ALWAYS, *((1, fault) for fault in FAULTS if fault != "403")]
 """How often which fault meets an operation; another try heals one that comes once."""
@@ -279,7 +269,8 @@ def test_a_store_that_fails_changes_no_result_and_ends_in_a_sentence(
     for times, fault in faults:
         objects._require_answer.cache_clear()
         found, refusal = None, ""
-        with short_limit(1.0), place.server.planted(fault, times):
+        with monkeypatch.context() as patched, place.server.planted(fault, times):
+            patched.setattr(objects, "ANSWER_LIMIT_S", 1.0)
             try:
                 found = operation(place)
             except TrajPilotError as error:
@@ -307,15 +298,3 @@ def test_a_store_that_nobody_serves_is_named(place: Place, monkeypatch: pytest.M
 def test_a_copy_that_this_machine_cannot_hold_is_no_fault_of_the_store(place: Place) -> None:
     with pytest.raises(StoreIOError, match=r"this machine: No space left on device; .* free some space there"):
         open_corpus(CORPUS).fs.get_file(f"campaign/corpus/{VIDEO}", "/dev/full")
-
-
-def test_the_time_limit_of_a_store_is_a_setting_that_workers_inherit(monkeypatch: pytest.MonkeyPatch) -> None:
-    with short_limit(30.0):
-        monkeypatch.setenv("TRAJPILOT_STORE_TIMEOUT_S", "7.5")
-        hand_over_store_limit()
-        with worker_pool(1) as pool:
-            assert pool.submit(answer_limit_s).result() == answer_limit_s() == 7.5
-        for wrong in ("soon", "0", "-1", "nan", "inf"):
-            monkeypatch.setenv("TRAJPILOT_STORE_TIMEOUT_S", wrong)
-            with pytest.raises(InputError, match=f"TRAJPILOT_STORE_TIMEOUT_S is '{wrong}'; set a number of seconds"):
-                hand_over_store_limit()

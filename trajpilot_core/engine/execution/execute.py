@@ -120,7 +120,7 @@ def execute(
         folder = open_folder(run.root, run.protocols)
         inventory = load_inventory(folder, run.data_root, run.protocols)
         resolved = resolve_stage(folder, stage, config, run, stages)
-        digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=run.rehash, progress=progress)
+        digest_of = digests(inventory, paths_of(resolved), workers=run.workers, progress=progress)
         save_inventory(folder, inventory)
         work = key_stage(resolved, digest_of)
         removed = removed_shards(unless_damaged(current_manifest, folder, stage.name), work)

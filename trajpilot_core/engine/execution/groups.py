@@ -1,6 +1,6 @@
 """Groups of shards of a stage, computed by several processes, here or on other machines.
 
-Takes form groups of about equal amounts of video; trainings are alone or in pairs. Only the store decides: a group is
+Takes form groups of about equal amounts of video; a training is a group. Only the store decides: a group is
 done when each of its shards is committed, whatever its run reports. Only the parent run writes the manifest. Reasons:
 docs/decisions/fan-out.md.
 """
@@ -10,7 +10,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from schemas.artifacts import ShardGroup
@@ -33,9 +33,6 @@ from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import digests, load_inventory, moved
 from trajpilot_core.store.lock import GC_WAIT_S, in_use
 from trajpilot_core.store.manifest import shard_path
-
-SINGLES = 4
-"""Trainings per worker that form groups of one."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +70,8 @@ def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
     return [[take] for take in long] + groups
 
 
-def in_pairs(trainings: Sequence[str], workers: int) -> list[list[str]]:
-    """Group trainings in pairs while there are many per worker, then one by one.
-
-    A pair saves one start of a process and one reading of the data; the single ones at the end balance the load.
-
-    Args:
-        trainings: in order; neighbours read similar data.
-        workers: of the pool.
-    """
-    n_pairs = max(0, len(trainings) - SINGLES * workers) // 2
-    pairs = [list(trainings[2 * n : 2 * n + 2]) for n in range(n_pairs)]
-    return pairs + [[training] for training in trainings[2 * n_pairs :]]
-
-
 def share_out(
-    work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float, workers: int
+    work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float
 ) -> tuple[ShardGroup, ...]:
     """Prepare pending shards for other processes, and return them in groups; empty where that makes one group.
 
@@ -97,14 +80,13 @@ def share_out(
         job: where it is computed.
         pending: the missing shards.
         target_s: seconds of video of a group of takes.
-        workers: of the pool; decides how many trainings form a group.
     """
     stage = work.resolved.stage
     if not stage.is_shared_out or stage.shard_by is None:
         return ()
     weigh, names = stage.video_s, [source.shard for source in pending]
     video_s = {} if weigh is None else {source.shard: weigh(source) for source in pending}
-    split = balance(video_s, target_s) if video_s else in_pairs(names, workers)
+    split = balance(video_s, target_s) if video_s else [[name] for name in names]
     if len(split) < 2:
         return ()
     for name in names:  # so that an existing marker proves that its shard was recomputed
@@ -137,7 +119,6 @@ def handed(work: KeyedStage, job: ComputeContext, config: PipelineConfig) -> tup
         only=(),
         from_stage=None,
         force=(),
-        rehash=False,
     )
 
 
@@ -199,7 +180,7 @@ def compute_group(
         resolved = replace(
             resolved, sources=tuple(source for source in resolved.sources if source.shard in group.shards)
         )
-        digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=False)
+        digest_of = digests(inventory, paths_of(resolved), workers=run.workers)
         work = key_stage(resolved, digest_of)
         same = frozenset(shard for shard, key in work.shard_keys.items() if group.shards[shard] == key)
         scratch = scratch_folder(run, f"{stage.name}-{secrets.token_hex(8)}")
