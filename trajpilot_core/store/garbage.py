@@ -1,6 +1,6 @@
 """Files below a root that no output in use needs, removed on request.
 
-In use are the current output of every stage and all outputs that it was made from, with their shards and packs. Only
+In use are the current output of every stage and all outputs that it was made from, with their shards. Only
 files that the store writes, scratch and temporary files are removed; links are neither followed nor removed.
 """
 
@@ -24,14 +24,13 @@ from trajpilot_core.store.manifest import (
     current_manifest,
     files_of,
     stage_folder,
-    unless_damaged,
 )
-from trajpilot_core.store.reading import known_pack, made_from, pack_label, stages_of
+from trajpilot_core.store.reading import made_from, stages_of
 
 SCRATCH = "scratch"
 WRITTEN = re.compile(
     rf"{ARTIFACTS}/[^/]+/(?:{SHARDS}/)?[^/]+/(?:{MANIFEST}|{RECORD}|{RUN_RECORD}|{SOURCES}"
-    r"|data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+|[0-9a-f]{64}\.json)"
+    r"|data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+)"
 )
 """Files that the store writes and that may become garbage."""
 
@@ -127,8 +126,4 @@ def paths_in_use(folder: Folder) -> set[str]:
         paths |= {f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES)}
         paths |= {f"{base}/{file.name}" for file in files_of(manifest)}
         paths |= {f"{base}/{SHARDS}/{key}" for name, key in manifest.inputs.items() if name.startswith("shard:")}
-        for entry in manifest.entries.values():
-            packed = unless_damaged(known_pack, folder, manifest.stage, entry)  # a damaged pack is built again
-            if packed is not None:
-                paths |= {pack_label(manifest.stage, entry), f"{base}/{packed.name}"}
     return paths

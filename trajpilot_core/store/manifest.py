@@ -6,7 +6,6 @@
     artifacts/<stage>/<key>/sources.json           digests of the input files by take: for reasons only
     artifacts/<stage>/<key>/data-<sha256>.*        immutable files
     artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, next to its data
-    artifacts/<stage>/packs/<sha256>.parquet       derived, disposable
 
 Every JSON document contains its own digest, because a flipped digit would otherwise go unnoticed.
 """
@@ -29,7 +28,7 @@ from trajpilot_core.store.parquet import Readable
 FORMAT = 1
 ARTIFACTS = "artifacts"
 CURRENT = "current"
-SHARDS, PACKS = "shards", "packs"
+SHARDS = "shards"
 MANIFEST, RECORD = "manifest.json", "record.json"
 RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""

@@ -134,60 +134,24 @@ def require_columns(schema: pa.Schema, columns: Sequence[str], source: Readable)
         raise StoreError(f"{_name(source)} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
 
 
-def read_vectors(sources: Sequence[Readable], column: str) -> NDArray[np.generic]:
-    """Read a fixed-size vector column into one preallocated array, batch by batch.
-
-    Args:
-        sources: Parquet files of one schema, read one after the other.
-        column: name of a fixed-size list column of width D.
-
-    Returns:
-        (N, D) array of the column's own type, N rows of all files together.
+def vectors_of(table: pa.Table, column: str) -> NDArray[np.generic]:
+    """Return a fixed-size list column of width D as one array (N, D) of the column's own type.
 
     Raises:
-        StoreError: a file is damaged, or the column is missing, not of fixed size, has nulls or differs between files.
+        StoreError: the column is not of fixed size, or has nulls.
     """
-    files = [open_parquet(source) for source in sources]
-    n_rows = sum(file.metadata.num_rows for file in files)
-    out: NDArray[np.generic] | None = None
-    done = 0
-    for source, file in zip(sources, files, strict=True):
-        with file:
-            for block in _vector_batches(source, file, column):
-                if out is None:
-                    out = np.empty((n_rows, block.shape[1]), block.dtype)
-                if block.shape[1:] != out.shape[1:] or block.dtype != out.dtype:
-                    raise StoreError(
-                        f"{_name(source)}: {column} is {block.shape[1]} x {block.dtype}, unlike in the other files"
-                    )
-                out[done : done + len(block)] = block
-                done += len(block)
-    if out is None:
-        return _no_vectors(sources, files, column)
-    return out
-
-
-def _vector_batches(source: Readable, file: pq.ParquetFile, column: str) -> Iterator[NDArray[np.generic]]:
-    require_columns(file.schema_arrow, [column], source)
-    type_ = file.schema_arrow.field(column).type
+    type_ = table.schema.field(column).type
     if not pa.types.is_fixed_size_list(type_):
-        raise StoreError(f"{_name(source)}: {column} is {type_}, not a vector of fixed size")
-    try:
-        for batch in file.iter_batches(ROW_GROUP, columns=[column], use_threads=False):
-            vectors = batch.column(0)
-            flat = vectors.flatten()
-            if vectors.null_count or flat.null_count:
-                raise StoreError(f"{_name(source)}: {column} has nulls")
-            yield flat.to_numpy(zero_copy_only=False).reshape(len(vectors), type_.list_size)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(_damaged(source, error)) from error
-
-
-def _no_vectors(sources: Sequence[Readable], files: Sequence[pq.ParquetFile], column: str) -> NDArray[np.generic]:
-    if not files:
-        raise StoreError(f"no file to read {column} from")
-    type_ = files[0].schema_arrow.field(column).type
-    return np.empty((0, type_.list_size), type_.value_type.to_pandas_dtype())
+        raise StoreError(f"{column} is {type_}, not a vector of fixed size")
+    out: NDArray[np.generic] = np.empty((table.num_rows, type_.list_size), type_.value_type.to_pandas_dtype())
+    at = 0
+    for chunk in table[column].chunks:
+        flat = chunk.flatten()
+        if chunk.null_count or flat.null_count:
+            raise StoreError(f"{column} has nulls")
+        out[at : at + len(chunk)] = flat.to_numpy(zero_copy_only=False).reshape(len(chunk), type_.list_size)
+        at += len(chunk)
+    return out
 
 
 def _name(source: Readable) -> str:

@@ -29,7 +29,7 @@ from trajpilot_core.store.inventory import ABSENT, UNREADABLE, Inventory, digest
 from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.store.manifest import seal, unseal, verified_bytes, verified_file, write_data
-from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
+from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, table_bytes, tables_bytes, vectors_of
 from trajpilot_core.store.tensors import parse_tensors, tensors_bytes
 
 WIDTH = 8
@@ -71,15 +71,13 @@ def test_parquet_layout_is_as_documented() -> None:
     assert columns["times_s.list.element"].statistics is None
 
 
-def test_vectors_of_several_files_are_read_into_one_array(tmp_path: Path) -> None:
-    tables, files = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)], [tmp_path / f"{k}.parquet" for k in range(3)]
-    for file, table in zip(files, tables, strict=True):
-        file.write_bytes(table_bytes(table))
-    vectors = read_vectors(files, "vector")
-    whole = pa.concat_tables(tables).column("vector").combine_chunks()
-    np.testing.assert_array_equal(vectors, whole.flatten().to_numpy().reshape(-1, WIDTH))
-    assert vectors.dtype == np.float16
-    assert read_vectors(files[1:2], "vector").shape == (0, WIDTH)
+def test_vectors_of_several_chunks_become_one_array() -> None:
+    tables = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)]
+    whole = pa.concat_tables(tables)
+    vectors = vectors_of(whole, "vector")
+    flat = whole.column("vector").combine_chunks().flatten().to_numpy()
+    np.testing.assert_array_equal(vectors, flat.reshape(-1, WIDTH), strict=True)
+    assert vectors_of(tables[1], "vector").shape == (0, WIDTH)
 
 
 def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
@@ -87,7 +85,7 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
     with pytest.raises(StoreError, match="no column wrong; it has take_id"):
         read_table(content, ["wrong"])
     with pytest.raises(StoreError, match="not a vector of fixed size"):
-        read_vectors([content], "times_s")
+        vectors_of(some_table(3), "times_s")
     with pytest.raises(StoreError, match="not a Parquet file"):
         read_table(b"PAR1 nonsense PAR1")
     with pytest.raises(StoreError, match="has the columns"):
