@@ -275,5 +275,3 @@ class RunOptions(Record):
     """A stage fails if it loses a larger share of its rows to damaged input; rows excluded by settings do not count."""
     rehash: bool = False
     """Read every input file again instead of trusting size and time."""
-    protocols: tuple[str, ...] = ("file", "s3")
-    """Protocols that may be opened; any other is rejected before a library sees the address."""

@@ -14,7 +14,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.store import damage, garbage
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.inventory import load_inventory, recheck
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.lock import alone
 from trajpilot_core.store.reading import stages_of
 
@@ -35,7 +34,7 @@ def verify(
     sure, unsure = ([item for item in damaged if item.is_sure == is_sure] for is_sure in (True, False))
     read: dict[str, str] = {}
     if inputs:
-        inventory = load_inventory(open_folder(address), "", ALLOWED_PROTOCOLS)
+        inventory = load_inventory(open_folder(address), "")
         if not inventory.seen:
             raise InputError(f"no run below {address} has read a file of a corpus")
         read = recheck(inventory)

@@ -73,7 +73,7 @@ class Committed:
 
 def committed_under(config: PipelineConfig, run: RunOptions) -> Committed:
     """Return the committed outputs under the root of a run."""
-    return Committed(open_folder(run.root, run.protocols), config, run)
+    return Committed(open_folder(run.root), config, run)
 
 
 def place_documents(report: ArtifactRef, root: str) -> str:

@@ -130,15 +130,14 @@ def _is_unreadable(address: str) -> bool:
     return os.path.isdir(address) or not os.access(address, os.R_OK)  # noqa: PTH112
 
 
-def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> Inventory:
+def load_inventory(folder: Folder, data_root: str) -> Inventory:
     """Read the inventory of a root; a damaged one is dropped, because it can be rebuilt.
 
     Args:
         folder: the root of the artifacts.
         data_root: folder or address of the corpus; empty means the working folder.
-        allowed: protocols that may be opened.
     """
-    location = parse_location(data_root or ".", allowed)
+    location = parse_location(data_root or ".")
     if location.protocol == "file":
         location = Location("file", str(Path(location.path).absolute()))
     return Inventory(location, _remembered(folder))

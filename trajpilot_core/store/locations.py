@@ -10,7 +10,7 @@ from schemas.places import REFUSED, holds_login
 from trajpilot_core.errors import StoreError
 from trajpilot_core.incoming import shortened, text_fault
 
-ALLOWED_PROTOCOLS = ("file", "s3")
+ALLOWED = ("file", "s3")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,199}")
 """One component of a path that the store creates."""
 RELATIVE = re.compile(f"{NAME.pattern}(?:/{NAME.pattern})*")
@@ -29,12 +29,11 @@ class Location(NamedTuple):
         return self.path if self.protocol == "file" else f"{self.protocol}://{self.path}"
 
 
-def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Location:
+def parse_location(url: str) -> Location:
     """Parse and check an address before any file system library sees it.
 
     Args:
         url: a plain path, `file:///path` or `s3://bucket/prefix`.
-        allowed: protocols that may be opened.
 
     Raises:
         StoreError: another protocol, a chained address (`::`), `..`, a NUL, an empty address, or a login in it.
@@ -46,8 +45,8 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
     check_path_text(url)
     match = PROTOCOL.match(url)
     protocol = match.group(1).lower() if match else "file"
-    if protocol not in allowed:
-        raise StoreError(f"{url!r} has the protocol {protocol!r}; allowed are {', '.join(allowed)}")
+    if protocol not in ALLOWED:
+        raise StoreError(f"{url!r} has the protocol {protocol!r}; allowed are {', '.join(ALLOWED)}")
     rest = url[match.end() :] if match else url
     if match and not rest.startswith("//"):
         raise StoreError(f"{url!r} is not an address: '//' must follow {protocol}:")

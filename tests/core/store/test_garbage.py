@@ -175,7 +175,7 @@ def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(fresh: RunO
 
 def test_without_the_lock_of_the_stage_gc_would_not_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that the test above catches: a stage that takes no share of the root."""
-    monkeypatch.setattr(lock, "_share", lambda *_: None)
+    monkeypatch.setattr(lock, "_wait", lambda *_: None)
     with in_use(str(tmp_path), 0.0), alone(str(tmp_path)):
         assert True
 

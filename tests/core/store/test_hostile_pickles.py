@@ -85,7 +85,7 @@ def test_a_hostile_file_is_refused_by_name_or_forgotten_where_it_can_be_made_aga
             pytest.fail(f"read as a {place}: {read(tmp_path / place, content)}")
     for name in (INVENTORY, LAST):
         put(root, name, content)
-    assert load_inventory(LocalFolder(str(root)), "", ("file",)).seen == {}
+    assert load_inventory(LocalFolder(str(root)), "").seen == {}
     assert recall_run(str(root)) is None
     assert not marker.exists()
     run_it(form, content)

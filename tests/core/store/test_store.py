@@ -186,8 +186,6 @@ def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_th
             check_source_path(path)
     for address, url in (("runs", "runs"), ("/a/b/", "/a/b"), ("file:///a/b", "/a/b"), ("s3://b/c/", "s3://b/c")):
         assert parse_location(address).url() == url
-    with pytest.raises(StoreError, match="allowed are file"):
-        parse_location("s3://bucket", ("file",))
 
 
 def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> None:
@@ -202,22 +200,6 @@ def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> Non
             getattr(folder, write)(*arguments)
     assert outside.read_text() == "untouched"
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["a", "a/b", "a/b/root", "a/x"]
-
-
-def test_links_that_leave_the_root_are_refused(tmp_path: Path) -> None:
-    outside, root = tmp_path / "outside", tmp_path / "root"
-    outside.mkdir()
-    (outside / "secret").write_text("secret")
-    root.mkdir()
-    (root / "door").symlink_to(outside)
-    (root / "file").symlink_to(outside / "secret")
-    folder = LocalFolder(str(root))
-    with pytest.raises(StoreError, match="through a link"):
-        folder.replace("door/x", b"evil")
-    with pytest.raises(StoreError, match="is a link out of the root"):
-        folder.read("file")
-    folder.replace("file", b"ours")
-    assert (outside / "secret").read_text() == "secret"
 
 
 def test_create_lets_exactly_one_of_many_writers_win(tmp_path: Path) -> None:
@@ -262,7 +244,7 @@ def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path
         (data / name).write_text(name)
 
     def loaded() -> Inventory:
-        return load_inventory(folder, str(data), ("file",))
+        return load_inventory(folder, str(data))
 
     first, second = loaded(), loaded()
     found = digests(first, ["a", "gone", "sub", "../a", "a\0", str(data / "a")], workers=2, rehash=False)

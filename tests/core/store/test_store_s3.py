@@ -180,7 +180,7 @@ def test_a_corpus_on_s3_is_hashed_once_and_looked_at_after(bucket: str, tmp_path
     system = s3fs.S3FileSystem(skip_instance_cache=True)
     data = bucket.replace("root", "data")
     system.pipe_file(f"{data}/a.txt", b"hello")
-    inventory = load_inventory(open_folder(str(tmp_path)), data, ("file", "s3"))
+    inventory = load_inventory(open_folder(str(tmp_path)), data)
     found = digests(inventory, ["a.txt", "gone.txt"], workers=2, rehash=False)
     assert found["a.txt"].startswith("2cf24dba")
     assert found["gone.txt"] == ABSENT

@@ -115,10 +115,10 @@ def execute(
         StoreError: an input is missing or damaged, the stage broke its declaration, or work elsewhere failed.
         InputError: the stage rejects more than RunOptions.max_reject_ratio, or its files change while it runs.
     """
-    with in_use(run.root, GC_WAIT_S, run.protocols), stage_lock(run.root, stage.name, run.protocols):
+    with in_use(run.root, GC_WAIT_S), stage_lock(run.root, stage.name):
         clock = time.monotonic()
-        folder = open_folder(run.root, run.protocols)
-        inventory = load_inventory(folder, run.data_root, run.protocols)
+        folder = open_folder(run.root)
+        inventory = load_inventory(folder, run.data_root)
         resolved = resolve_stage(folder, stage, config, run, stages)
         digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=run.rehash, progress=progress)
         save_inventory(folder, inventory)

@@ -31,7 +31,7 @@ def noticed(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOpti
         InputError: the data root does not exist.
         StoreError: the root cannot be read or written.
     """
-    folder = open_folder(run.root, run.protocols)
+    folder = open_folder(run.root)
     last = unless_damaged(read_sealed, folder, Watched, NOTE) or Watched(seen="", told=None)
     seen = fingerprint([*listing(run)])
     is_news = last.seen == seen != last.told
