@@ -28,7 +28,7 @@ from trajpilot_core.store.manifest import (
     shards_of,
     stage_folder,
     unless_damaged,
-    verified_file,
+    verified_bytes,
 )
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import Inputs, find_manifest, keys_of, read_entry_table, refuse_mixed, stages_of
@@ -129,7 +129,7 @@ class OtherOutput:
     def share(self, entry: str, shard: str) -> pa.Table:
         """Read the part of a table that one shard wrote."""
         with naming_setting(self.setting):
-            return read_table(verified_file(self.folder, stage_folder(self.manifest.stage), self._files(entry)[shard]))
+            return read_table(verified_bytes(self.folder, stage_folder(self.manifest.stage), self._files(entry)[shard]))
 
     def share_digest(self, entry: str, shard: str) -> str:
         """Return the digest of the part of a table that one shard wrote."""

@@ -20,7 +20,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.features import released_note
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes, verified_file
+from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes
 from trajpilot_core.store.parquet import read_table, table_bytes
 from trajpilot_core.store.reading import read_entry_document, read_stored
 
@@ -55,7 +55,7 @@ class Committed:
         """Read at most `n` shards of a sharded table, evenly spaced among those with rows; no others are opened."""
         files = [file for file in self._entry(stage, name).files if file.rows]
         chosen = [files[i * len(files) // n] for i in range(n)] if len(files) > n else files
-        return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
+        return [read_table(verified_bytes(self.folder, stage_folder(stage), file), columns) for file in chosen]
 
     def warning(self) -> str:
         """Return the notice for results of a simulated corpus or on released features; empty for others."""

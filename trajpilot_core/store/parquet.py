@@ -5,7 +5,6 @@ A flipped bit goes unnoticed in 99 % of plain Parquet files, and in none with pa
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from numpy.typing import NDArray
 from trajpilot_core.errors import StoreError
 
 ROW_GROUP = 8192
-Readable = bytes | Path
-"""A Parquet file in memory or on disk."""
 
 
 def table_bytes(table: pa.Table) -> bytes:
@@ -95,43 +92,37 @@ def _leaves(field: pa.Field) -> list[str]:
     return [field.name]
 
 
-def open_parquet(source: Readable) -> pq.ParquetFile:
+def open_parquet(content: bytes) -> pq.ParquetFile:
     """Open a Parquet file so that every page read is checked against its checksum.
 
     Raises:
         StoreError: not a Parquet file, or damaged.
     """
     try:
-        if isinstance(source, bytes):
-            return pq.ParquetFile(pa.BufferReader(source), page_checksum_verification=True)
-        return pq.ParquetFile(source, memory_map=True, page_checksum_verification=True)
+        return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(_damaged(source, error)) from error
+        raise StoreError(_damaged(content, error)) from error
 
 
-def read_table(source: Readable, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a table, its pages verified.
 
     Args:
-        source: file in memory or on disk.
+        content: the whole Parquet file.
         columns: only these, in this order; None: all.
 
     Raises:
         StoreError: the file is damaged or lacks a column.
     """
-    with open_parquet(source) as file:
-        require_columns(file.schema_arrow, columns or (), source)
+    with open_parquet(content) as file:
+        names = file.schema_arrow.names
+        missing = [name for name in columns or () if name not in names]
+        if missing:
+            raise StoreError(f"a table has no column {', '.join(missing)}; it has {', '.join(names)}")
         try:
             return file.read(columns=None if columns is None else list(columns))
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise StoreError(_damaged(source, error)) from error
-
-
-def require_columns(schema: pa.Schema, columns: Sequence[str], source: Readable) -> None:
-    """Raise StoreError where `schema` lacks one of `columns`."""
-    missing = [name for name in columns if name not in schema.names]
-    if missing:
-        raise StoreError(f"{_name(source)} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
+            raise StoreError(_damaged(content, error)) from error
 
 
 def vectors_of(table: pa.Table, column: str) -> NDArray[np.generic]:
@@ -154,9 +145,8 @@ def vectors_of(table: pa.Table, column: str) -> NDArray[np.generic]:
     return out
 
 
-def _name(source: Readable) -> str:
-    return f"a table of {len(source):,} bytes" if isinstance(source, bytes) else str(source)
-
-
-def _damaged(source: Readable, error: BaseException) -> str:
-    return f"{_name(source)} is damaged or not a Parquet file ({error}); `verify` lists damage, --force recomputes"
+def _damaged(content: bytes, error: BaseException) -> str:
+    return (
+        f"a table of {len(content):,} bytes is damaged or not a Parquet file ({error}); `verify` lists damage, --force "
+        "recomputes"
+    )

@@ -24,7 +24,6 @@ from trajpilot_core.store.manifest import (
     stage_folder,
     unless_damaged,
     verified_bytes,
-    verified_file,
 )
 from trajpilot_core.store.parquet import read_table, vectors_of
 from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
@@ -126,7 +125,7 @@ def read_stored(folder: Folder, stage: str, entry: Entry, columns: Sequence[str]
         raise StoreError(f"{stage} has no shards; see {stage}.rejects and the rejects of earlier stages")
 
     def read(file: FileEntry) -> pa.Table:
-        return read_table(verified_file(folder, stage_folder(stage), file), columns)
+        return read_table(verified_bytes(folder, stage_folder(stage), file), columns)
 
     with ThreadPoolExecutor() as pool:  # a table may have thousands of shards, each an object of a store
         return pa.concat_tables(pool.map(read, entry.files))
