@@ -65,8 +65,8 @@ class Inventory:
 
     root: Location
     seen: dict[str, Remembered] = field(default_factory=dict)
-    learned: set[str] = field(default_factory=set)
-    """Addresses whose entries are newer than the file that was loaded."""
+    has_news: bool = False
+    """There are entries that were not loaded."""
 
     def address(self, path: str) -> str | None:
         """Return the full address of an input file; None where it may not be opened (see `check_source_path`)."""
@@ -79,11 +79,18 @@ class Inventory:
     def look(self, path: str) -> FileState | None:
         """Stat an input file; None where it is missing or may not be opened."""
         address = self.address(path)
-        return None if address is None else self.state_of(address)
-
-    def state_of(self, address: str) -> FileState | None:
-        """Stat a file by its full address; None where it is missing."""
-        return _look_local(address) if address.startswith("/") else self._look_remote(address)
+        if address is None:
+            return None
+        try:
+            if address.startswith("/"):
+                status = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
+                return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+            info = self._system.info(address)
+        except StoreIOError:
+            raise  # the store failed, not the file
+        except (OSError, ValueError):
+            return None
+        return FileState(info["size"], int(info["LastModified"].timestamp() * 1e9), 0, str(info.get("ETag", "")))
 
     def known(self, path: str) -> str | None:
         """Return the digest of an input file without reading it; None where it must be read."""
@@ -108,21 +115,6 @@ class Inventory:
         from trajpilot_core.store.objects import open_system
 
         return open_system(self.root)
-
-    def _look_remote(self, address: str) -> FileState | None:
-        try:
-            info = self._system.info(address)
-        except FileNotFoundError:
-            return None
-        return FileState(info["size"], int(info["LastModified"].timestamp() * 1e9), 0, str(info.get("ETag", "")))
-
-
-def _look_local(address: str) -> FileState | None:
-    try:
-        status = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
-    except (OSError, ValueError):
-        return None
-    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _is_unreadable(address: str) -> bool:
@@ -153,13 +145,12 @@ def save_inventory(folder: Folder, inventory: Inventory) -> None:
 
     Threads of this process take turns. Another process may lose entries at the same moment; its files are read again.
     """
-    if not inventory.learned:
+    if not inventory.has_news:
         return
     with SAVING:
-        others = {path: entry for path, entry in _remembered(folder).items() if path not in inventory.learned}
-        inventory.seen |= others
+        inventory.seen = {**_remembered(folder), **inventory.seen}
         folder.replace(INVENTORY, seal(StoredInventory(files=inventory.seen)))
-    inventory.learned.clear()
+    inventory.has_news = False
 
 
 def digests(
@@ -191,7 +182,7 @@ def digests(
             address = inventory.address(path)
             if state is not None and address is not None:
                 inventory.seen[address] = Remembered(state, digest)
-                inventory.learned.add(address)
+                inventory.has_news = True
     return {path: digest for path, digest in digest_of.items() if digest is not None}
 
 
@@ -231,27 +222,3 @@ def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
     return sorted(
         path for path, digest in digest_of.items() if digest != UNREADABLE and inventory.known(path) != digest
     )
-
-
-def recheck(inventory: Inventory) -> dict[str, str]:
-    """Read every cached file again; return address -> problem, sorted; empty where there is none.
-
-    Other bytes with the same size and time are damage that metadata cannot show.
-    """
-    changes = {address: _changed(inventory, address, seen) for address, seen in sorted(inventory.seen.items())}
-    return {address: wrong for address, wrong in changes.items() if wrong is not None}
-
-
-def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None:
-    state = inventory.state_of(address)
-    if state is None:
-        return "gone since it was read; the next run will notice" if seen.sha256 != UNREADABLE else None
-    if state != seen.state:
-        return "changed or touched since it was read; the next run reads it again"
-    try:
-        digest = inventory.hash(address)
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}; fix the disk or its permissions"
-    if digest == seen.sha256:
-        return None
-    return "DAMAGED: other bytes with the same size and time; download it again, or touch it if it is correct"
