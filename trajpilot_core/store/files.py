@@ -11,64 +11,16 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from trajpilot_core.errors import StoreIOError
 from trajpilot_core.store.locations import NAME, check_relative, parse_location
 
+if TYPE_CHECKING:
+    from trajpilot_core.store.objects import Objects
+
 TEMPORARY = ".tmp-"
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-
-
-class Folder(Protocol):
-    """A root to read and write below; paths are relative, with `/`, each part as `check_name` allows."""
-
-    @property
-    def url(self) -> str:
-        """The root's address."""
-        ...
-
-    def read(self, path: str) -> bytes:
-        """Return the whole file; StoreError where it is missing or unreadable."""
-        ...
-
-    def size(self, path: str) -> int | None:
-        """Return the size in bytes, None where there is no such file."""
-        ...
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Write the whole file atomically, replacing any older one."""
-        ...
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Write the whole file unless one exists; True where this call made it."""
-        ...
-
-    def remove(self, path: str) -> None:
-        """Remove the file if it exists."""
-        ...
-
-    def names(self, path: str) -> list[str]:
-        """Return the sorted names in a folder that `check_name` allows; empty where it does not exist."""
-        ...
-
-    def local(self, path: str) -> Path | None:
-        """Return the path on this machine, None on an object store."""
-        ...
-
-
-def open_folder(url: str) -> Folder:
-    """Open a root; nothing is created before the first write.
-
-    Raises:
-        StoreError: the address is not allowed (see `parse_location`), or its library is not installed.
-    """
-    location = parse_location(url)
-    if location.protocol == "file":
-        return LocalFolder(str(Path(location.path).absolute()))
-    from trajpilot_core.store.objects import ObjectFolder, open_system
-
-    return ObjectFolder(location.url(), open_system(location), location.path)
 
 
 @dataclass(frozen=True)
@@ -151,6 +103,83 @@ class LocalFolder:
             except (FileNotFoundError, NotADirectoryError):
                 return []
         return sorted(filter(NAME.fullmatch, entries))
+
+
+@dataclass(frozen=True)
+class ObjectFolder:
+    """A prefix of a bucket."""
+
+    url: str
+    system: "Objects"
+    prefix: str
+
+    def _at(self, path: str) -> str:
+        return f"{self.prefix}/{check_relative(path)}"
+
+    def local(self, path: str) -> Path | None:
+        """Return None: there are no local files."""
+        check_relative(path)
+        return None
+
+    def read(self, path: str) -> bytes:
+        """Return the whole object."""
+        try:
+            return self.system.cat_file(self._at(path))
+        except FileNotFoundError as error:
+            raise StoreIOError(f"cannot read {self.url}/{path}: {error}") from error
+
+    def size(self, path: str) -> int | None:
+        """Return the size in bytes; None where there is no such object."""
+        try:
+            return int(self.system.info(self._at(path))["size"])
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write the whole object, replacing any older one."""
+        try:
+            self.system.put(self._at(path), content)
+        except FileNotFoundError as error:
+            raise StoreIOError(f"cannot write {self.url}/{path}: {error}") from error
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write the object unless one exists; True where this call made it."""
+        try:
+            self.system.put(self._at(path), content, "create")
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(self, path: str) -> None:
+        """Remove the object if it exists."""
+        with contextlib.suppress(FileNotFoundError):
+            self.system.remove(self._at(path))
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names below a prefix that `check_name` allows."""
+        try:
+            entries = self.system.ls(self._at(path))
+        except FileNotFoundError:
+            return []
+        return sorted(filter(NAME.fullmatch, (entry["name"].rpartition("/")[2] for entry in entries)))
+
+
+Folder = LocalFolder | ObjectFolder
+"""A root to read and write below; paths are relative, with `/`, each part as `check_name` allows."""
+
+
+def open_folder(url: str) -> Folder:
+    """Open a root; nothing is created before the first write.
+
+    Raises:
+        StoreError: the address is not allowed (see `parse_location`), or its library is not installed.
+    """
+    location = parse_location(url)
+    if location.protocol == "file":
+        return LocalFolder(str(Path(location.path).absolute()))
+    from trajpilot_core.store.objects import open_system
+
+    return ObjectFolder(location.url(), open_system(location), location.path)
 
 
 @contextlib.contextmanager

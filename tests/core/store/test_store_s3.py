@@ -28,7 +28,7 @@ from trajpilot_core.stages.features import first_there
 from trajpilot_core.store import objects
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.damage import verify
-from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.files import ObjectFolder, open_folder
 from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.video.isolate import local_copies
@@ -163,7 +163,7 @@ def test_a_conflict_is_tried_again_and_a_failed_condition_means_somebody_was_fir
     monkeypatch.setattr(objects, "WAITS_S", (0.0, 0.0))
     system = Mock()
     system.pipe_file.side_effect = answers
-    assert objects.ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p").create("x", b"content") is made
+    assert ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p").create("x", b"content") is made
     assert system.pipe_file.call_count == len(answers)
 
 
