@@ -13,7 +13,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.metrics.epic_kitchens import ActionClips, pair_codes
 from trajpilot_core.store.reading import Inputs
 
-READS = ("segments", "details", "features")
 COLUMNS = ("verb_class", "noun_class", "annotated_start_s", "is_unseen", "is_tail_verb", "is_tail_noun")
 SPLITS = ("train", "dev", "test")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError
 
-from schemas.artifacts import FileEntry, Manifest
+from schemas.artifacts import Manifest
 from schemas.base import Record
 from schemas.config import PipelineConfig
 from schemas.places import OtherRun
@@ -32,7 +32,7 @@ from trajpilot_core.store.manifest import (
 )
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import Inputs, find_manifest, keys_of, read_entry_table, refuse_mixed, stages_of
-from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.store.tensors import Models
 
 R = TypeVar("R", bound=Record)
 SETTING = {"ingest": "ingest.splits_of", "alignment": "alignment.pretrained", "predictor": "predictor.pretrained"}
@@ -82,14 +82,7 @@ class OtherOutput:
     def models(self, entry: str) -> Models:
         """Open an entry of models; each model is read and verified on access."""
         with naming_setting(self.setting):
-            models = self._inputs().models(entry)
-
-        def opened(key: str) -> Tensors:
-            """Return the arrays of one model in their saved shapes."""
-            with naming_setting(self.setting):
-                return models.open(key)
-
-        return Models(models.about, models.keys, opened)
+            return self._inputs().models(entry)
 
     def settings(self, kind: type[R], entry: str) -> R:
         """Return the settings of the models of an entry.
@@ -105,7 +98,7 @@ class OtherOutput:
             ) from error
 
     def digests(self, entry: str) -> Mapping[str, str]:
-        """Return key of a model -> digest of its file, without reading it."""
+        """Return key of a model, or shard of a table -> digest of its file, without reading it."""
         return self._inputs().parts(entry)
 
     def table(self, entry: str, columns: Sequence[str]) -> pa.Table:
@@ -128,20 +121,15 @@ class OtherOutput:
 
     def share(self, entry: str, shard: str) -> pa.Table:
         """Read the part of a table that one shard wrote."""
+        at = shards_of(self.manifest).index(shard)
         with naming_setting(self.setting):
-            return read_table(verified_bytes(self.folder, stage_folder(self.manifest.stage), self._files(entry)[shard]))
-
-    def share_digest(self, entry: str, shard: str) -> str:
-        """Return the digest of the part of a table that one shard wrote."""
-        return self._files(entry)[shard].sha256
+            file = self.manifest.entries[entry].files[at]
+            return read_table(verified_bytes(self.folder, stage_folder(self.manifest.stage), file))
 
     def takes(self) -> list[OtherTake]:
         """Return the takes in its inputs, or in the output itself."""
         rows = self.table("takes", OtherTake._fields).to_pylist()
         return [OtherTake(**row) for row in rows]
-
-    def _files(self, entry: str) -> dict[str, FileEntry]:
-        return dict(zip(shards_of(self.manifest), self.manifest.entries[entry].files, strict=True))
 
     def _inputs(self) -> Inputs:
         stage = self.manifest.stage

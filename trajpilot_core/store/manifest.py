@@ -107,10 +107,7 @@ def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
     """
     manifest = read_sealed(folder, Manifest, manifest_path(stage, key))
     if manifest is not None and (manifest.format != FORMAT or manifest.stage != stage or manifest.key != key):
-        raise VersionError(
-            f"{folder.url}/{manifest_path(stage, key)} is of format {manifest.format}, stage {manifest.stage}, key "
-            f"{manifest.key[:12]}; expected format {FORMAT}, stage {stage}, key {key[:12]}; {OTHER_VERSION}"
-        )
+        raise VersionError(f"{folder.url}/{manifest_path(stage, key)} is of another format or key; {OTHER_VERSION}")
     return manifest
 
 

@@ -17,6 +17,7 @@ from trajpilot_core.store.manifest import (
     ARTIFACTS,
     CURRENT,
     SHARDS,
+    current_key,
     current_manifest,
     is_of_shard,
     read_manifest,
@@ -173,14 +174,10 @@ def current_manifests(folder: Folder, stages: Iterable[str]) -> dict[str, Manife
 
 
 def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
-    """Yield the readable manifests of a stage: the current one, then the others, latest first."""
-    current = unless_damaged(current_manifest, folder, stage)
-    if current is not None:
-        yield current
-    first = None if current is None else current.key
-    dated = [key for key, _ in run_records_of(folder, stage)]
-    for key in [*dated, *sorted(set(keys_of(folder, stage)) - set(dated))]:
-        manifest = None if key == first else unless_damaged(read_manifest, folder, stage, key)
+    """Yield the readable manifests of a stage, the current one first."""
+    current = unless_damaged(current_key, folder, stage)
+    for key in sorted(keys_of(folder, stage), key=lambda key: (key != current, key)):
+        manifest = unless_damaged(read_manifest, folder, stage, key)
         if manifest is not None:
             yield manifest
 
@@ -198,7 +195,7 @@ def made_from(folder: Folder, outputs: Iterable[Manifest]) -> list[Manifest]:
     holder: dict[tuple[str, str], Manifest] = {}
     for manifest in (manifest for stage in stages_of(folder) for manifest in manifests_of(folder, stage)):
         for name, entry in manifest.entries.items():
-            holder.setdefault((name, entry.fingerprint), manifest)  # the current one, else the latest
+            holder.setdefault((name, entry.fingerprint), manifest)  # the current one, else any
     used: dict[tuple[str, str], Manifest] = {}
     waiting = deque(outputs)
     while waiting:
