@@ -19,7 +19,6 @@ from schemas.places import OtherRun
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import (
-    current_key,
     current_manifest,
     lacking_entries,
     manifest_path,
@@ -27,7 +26,6 @@ from trajpilot_core.store.manifest import (
     read_manifest,
     shards_of,
     stage_folder,
-    unless_damaged,
     verified_bytes,
 )
 from trajpilot_core.store.parquet import read_table
@@ -155,36 +153,26 @@ def open_other(run: OtherRun, stage: str) -> OtherOutput:
 
     Raises InputError: there is no output at that address, none with that digest, or its files are missing.
     """
-    setting, digests = SETTING[stage], list[str]()
-    with naming_setting(setting):
+    with naming_setting(SETTING[stage]):
         folder = open_folder(run.place)
-        first = unless_damaged(current_key, folder, stage)
-        for key in sorted(keys_of(folder, stage), key=lambda key: (key != first, key)):
-            digest = manifest_sha256(folder, stage, key)
-            digests += [digest] if digest else []
-            if digest != run.sha256:
-                continue
-            manifest = read_manifest(folder, stage, key)
-            assert manifest is not None
-            lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
-            if lacking:
-                what = ", ".join(lacking)
-                raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
-            if gone:
-                raise StoreError(
-                    f"{stage} under {folder.url} is damaged: {len(gone)} files are missing or have another size, e.g. "
-                    f"{gone[0]}; run the command of its last run again"
-                )
-            return OtherOutput(run, folder, manifest)
-    if not digests:
-        raise InputError(
-            f"{setting}: there is no output of the stage {stage} under {folder.url}; name the root of a run that has "
-            f"completed it and contains {manifest_path(stage, 'KEY')}"
-        )
-    raise InputError(
-        f"{setting}: no output of the stage {stage} under {folder.url} has a manifest with the sha256 {run.sha256}; "
-        f"there are {', '.join(digests[:SHOWN])}, the first of which is current; name one, or restore that run"
-    )
+        key_of = {manifest_sha256(folder, stage, key): key for key in keys_of(folder, stage)}
+        manifest = read_manifest(folder, stage, key_of[run.sha256]) if run.sha256 in key_of else None
+        if manifest is None:
+            raise StoreError(
+                f"no output of the stage {stage} under {folder.url} has a manifest with the sha256 {run.sha256}; there "
+                f"are {', '.join(filter(None, key_of)) or 'none'}: name one of them, or the root of a run that has "
+                "completed that stage"
+            )
+        lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
+        if lacking:
+            what = ", ".join(lacking)
+            raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
+        if gone:
+            raise StoreError(
+                f"{stage} under {folder.url} is damaged: {len(gone)} files are missing or have another size, e.g. "
+                f"{gone[0]}; run the command of its last run again"
+            )
+        return OtherOutput(run, folder, manifest)
 
 
 def manifest_sha256(folder: Folder, stage: str, key: str) -> str | None:

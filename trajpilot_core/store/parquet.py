@@ -22,27 +22,12 @@ def table_bytes(table: pa.Table) -> bytes:
     return tables_bytes([table], table.schema)
 
 
-def tables_bytes(tables: Iterable[pa.Table], schema: pa.Schema, most: int | None = None) -> bytes:
-    """Serialise tables of one schema, one after the other, as one Parquet file in groups of 8,192 rows.
-
-    Args:
-        tables: consumed one at a time.
-        schema: of each.
-        most: maximum size in bytes, after which no further table is consumed; None: no limit.
-
-    Raises:
-        StoreError: a table has other columns than `schema`, or the file becomes too large.
-    """
-    sink, rows = io.BytesIO(), 0
+def tables_bytes(tables: Iterable[pa.Table], schema: pa.Schema) -> bytes:
+    """Serialise tables of one schema, consumed one at a time, as one Parquet file in groups of 8,192 rows."""
+    sink = io.BytesIO()
     with pq.ParquetWriter(sink, schema, **_writing(schema)) as writer:
         for group in _row_groups(tables, schema):
             writer.write_table(group, row_group_size=ROW_GROUP)
-            rows += group.num_rows
-            if most is not None and sink.tell() > most:
-                raise StoreError(
-                    f"a table has {sink.tell():,} bytes after {rows:,} rows; one file may have {most:,}; write it by "
-                    "take (Stage.shard_by)"
-                )
     return sink.getvalue()
 
 
@@ -50,8 +35,6 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
     waiting: list[pa.Table] = [schema.empty_table()]
     n_waiting = 0
     for table in tables:
-        if not table.schema.equals(schema):
-            raise StoreError(f"a part of the table has the columns {_columns(table.schema)}, not {_columns(schema)}")
         waiting.append(table)
         n_waiting += table.num_rows
         if n_waiting >= ROW_GROUP:
@@ -66,10 +49,6 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
 
 def _one_chunk(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.combine_chunks().replace_schema_metadata(schema.metadata)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _writing(schema: pa.Schema) -> dict[str, Any]:

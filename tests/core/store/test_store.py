@@ -88,18 +88,6 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
         vectors_of(some_table(3), "times_s")
     with pytest.raises(StoreError, match="not a Parquet file"):
         read_table(b"PAR1 nonsense PAR1")
-    with pytest.raises(StoreError, match="has the columns"):
-        tables_bytes([some_table(1), pa.table({"a": [1]})], SCHEMA)
-
-
-def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is_made() -> None:
-    tables = [some_table(ROW_GROUP, number) for number in range(10)]
-    whole = tables_bytes(tables, SCHEMA)
-    assert tables_bytes(tables, SCHEMA, len(whole)) == whole
-    left = iter(tables)
-    with pytest.raises(StoreError, match="bytes after 24,576 rows; one file may have"):
-        tables_bytes(left, SCHEMA, len(whole) // 4)
-    assert len(list(left)) == 7
 
 
 def test_a_table_in_parts_is_the_table_as_a_whole(tmp_path: Path) -> None:
