@@ -75,20 +75,19 @@ def stat(corpus: Corpus, relative: str) -> Stat | None:
 
 
 def read_whole(corpus: Corpus, relative: str) -> bytes:
-    """Return the content of a file that does not change while it is read; after one change it is read again.
+    """Return the content of a file that does not change while it is read.
 
     Raises:
         FileNotFoundError: there is no such file.
-        TakeFault: INPUT_UNSTABLE, the file changed while it was read, twice.
+        TakeFault: INPUT_UNSTABLE, the file changed.
     """
-    for _ in range(2):
-        before = corpus.fs.info(corpus.path(relative))
-        if before["type"] == "directory":
-            raise FileNotFoundError(relative)
-        content: bytes = corpus.fs.cat_file(corpus.path(relative))
-        if stat(corpus, relative) == _stat(before) and len(content) == before["size"]:
-            return content
-    raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
+    before = corpus.fs.info(corpus.path(relative))
+    if before["type"] == "directory":
+        raise FileNotFoundError(relative)
+    content: bytes = corpus.fs.cat_file(corpus.path(relative))
+    if stat(corpus, relative) != _stat(before) or len(content) != before["size"]:
+        raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
+    return content
 
 
 def leftovers(names: Iterable[str]) -> list[str]:

@@ -29,7 +29,7 @@ ABSENT = "absent"
 UNREADABLE = "unreadable"
 """Digest of something that exists but cannot be read as a file; the stage that opens it rejects it."""
 UNSTABLE = "unstable"
-"""Prefix of the digest of a file that changed twice while it was read."""
+"""Prefix of the digest of a file that changed while it was read."""
 SETTLE_S = 0.1
 """Longer than the steps of file times on common file systems (4 to 10 ms)."""
 SAVING = threading.Lock()
@@ -187,23 +187,18 @@ def digests(
 
 
 def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None]:
-    """Hash a file, with equal metadata before and after; try twice."""
-    for _ in range(2):
-        address, before = inventory.address(path), inventory.look(path)
-        if address is None or before is None:
-            return ABSENT, None
-        _let_settle(before)
-        try:
-            digest = inventory.hash(address)
-        except FileNotFoundError:
-            continue
-        except StoreIOError:
-            raise  # the store failed, not the file
-        except OSError:
-            return UNREADABLE, None
-        if inventory.look(path) == before:
-            return digest, before
-    return f"{UNSTABLE}:{time.time_ns()}", None
+    """Hash a file, with equal metadata before and after."""
+    address, before = inventory.address(path), inventory.look(path)
+    if address is None or before is None:
+        return ABSENT, None
+    _let_settle(before)
+    try:
+        digest = inventory.hash(address)
+    except StoreIOError:
+        raise  # the store failed, not the file
+    except OSError:
+        return UNREADABLE, None
+    return (digest, before) if inventory.look(path) == before else (f"{UNSTABLE}:{time.time_ns()}", None)
 
 
 def _let_settle(state: FileState) -> None:
