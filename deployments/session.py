@@ -19,7 +19,7 @@ from deployments.settings import PrefectPlace, server_login
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import headline
 from trajpilot_core.engine.planning.staleness import changed_settings
-from trajpilot_core.errors import StoreError, command, shown
+from trajpilot_core.errors import command, shown
 from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
@@ -78,11 +78,7 @@ def session(config: PipelineConfig, options: RunOptions, what: str, place: Prefe
     started = time.monotonic()
     with interruptible(), logging_to(root) as log:
         with ExitStack() as stack:
-            try:
-                stack.enter_context(root_lock(str(root), 0.0))
-            except StoreError as busy:
-                LOG.info("waiting: %s", busy)
-                stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
+            stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
             LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, server)
             LOG.info("%s; log %s", summary, log)
             if place.server is None:

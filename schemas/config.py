@@ -270,5 +270,3 @@ class RunOptions(Record):
     everything."""
     max_reject_ratio: float = Field(0.1, ge=0, le=1)
     """A stage fails if it loses a larger share of its rows to damaged input; rows excluded by settings do not count."""
-    protocols: tuple[str, ...] = ("file", "s3")
-    """Protocols that may be opened; any other is rejected before a library sees the address."""

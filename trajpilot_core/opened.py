@@ -21,7 +21,6 @@ from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.reading import Inputs, current_manifests, read_entry_table
 from trajpilot_core.store.tensors import Models, Tensors
 
@@ -146,7 +145,7 @@ class OpenRun:
     def _trained(self) -> "TrainedRoot":
         from trajpilot_core.predict.trained import open_trained
 
-        return open_trained(self.root, ALLOWED_PROTOCOLS)
+        return open_trained(self.root)
 
     def _entries(self, kind: str) -> dict[str, str]:
         """Return entry -> stage, of the entries of a kind."""
@@ -221,7 +220,7 @@ def open_run(root: str) -> OpenRun:
     Raises:
         InputError: nothing was computed there.
     """
-    folder = open_folder(root, ALLOWED_PROTOCOLS)
+    folder = open_folder(root)
     manifests = current_manifests(folder, EVERY_STAGE)
     outputs = {name: manifest for name, manifest in manifests.items() if manifest is not None}
     if not outputs:

@@ -57,7 +57,7 @@ def doctor(
         config, options = asked(root, data, recipe, set_, device)
     else:
         config, options = change(named(recipe or "atomic"), set_), run_options(root=address, device=device)
-    folder = open_folder(options.root, options.protocols)
+    folder = open_folder(options.root)
     stages = {name: stage.under(config) for name, stage in stages_of(config).items()}
     outputs = [output for output in current_manifests(folder, stages).values() if output is not None]
     entries = {name: entry for output in outputs for name, entry in output.entries.items()}

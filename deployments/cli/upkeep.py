@@ -13,8 +13,6 @@ from deployments.cli.tables import disk, say, table_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import damage, garbage
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.inventory import load_inventory, recheck
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.lock import alone
 from trajpilot_core.store.reading import stages_of
 
@@ -24,7 +22,6 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Delete damaged outputs; the next run recomputes them.")
     ] = False,
-    inputs: Annotated[bool, typer.Option("--inputs", help="Also read the files of the corpus again.")] = False,
 ) -> None:
     """Read and hash everything that was written under a root; list damage and exit with 1 if there is any."""
     address = located(root)
@@ -33,23 +30,13 @@ def verify(
     with alone(address) if repair else contextlib.nullcontext():
         damaged = damage.verify(address, repair=repair)
     sure, unsure = ([item for item in damaged if item.is_sure == is_sure] for is_sure in (True, False))
-    read: dict[str, str] = {}
-    if inputs:
-        inventory = load_inventory(open_folder(address), "", ALLOWED_PROTOCOLS)
-        if not inventory.seen:
-            raise InputError(f"no run below {address} has read a file of a corpus")
-        read = recheck(inventory)
     for item in (*sure, *unsure):
         needed = "" if item.path in item.records else f"; needed by {', '.join(item.records)}"
         typer.echo(f"{item.path}: {item.problem}{needed}")
-    for path, problem in read.items():
-        typer.echo(f"{path}: {problem}")
     then = "deleted; run again" if repair else "--repair deletes what depends on them, the next run recomputes it"
     problems = [f"{len(sure):,} damaged or missing under {root}: {then}"] if sure else []
     problems += [f"{len(unsure):,} could not be read: kept"] if unsure else []
-    problems += [f"{len(read):,} in the corpus changed since they were read"] if read else []
-    intact = f"everything under {root} is intact" + (", and the corpus is unchanged" if inputs else "")
-    typer.echo("\n".join(problems) or intact)
+    typer.echo("\n".join(problems) or f"everything under {root} is intact")
     sys.exit(1 if problems else 0)
 
 

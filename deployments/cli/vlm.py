@@ -95,7 +95,7 @@ def work_of(config: PipelineConfig, options: RunOptions) -> Work[CompletedVlm]:
     if not config.vlm.rows:
         raise InputError("these settings have no row of a vision-language model; use --recipe vlm_zero_shot")
     stages = stages_of(config)
-    resolved = resolve_stage(open_folder(options.root, options.protocols), stages["vlm"], config, options, stages)
+    resolved = resolve_stage(open_folder(options.root), stages["vlm"], config, options, stages)
     cfg = resolved.config
     assert isinstance(cfg, CompletedVlm)
     scratch = scratch_folder(options, "vlm-requests")

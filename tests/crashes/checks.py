@@ -63,7 +63,7 @@ def recovered(root: Path, reference: Tree, stages: list[str]) -> list[str]:
 
     def of_stages(files: Tree) -> Tree:
         fronts = tuple(f"artifacts/{stage}/" for stage in stages)
-        return {path: digest for path, digest in files.items() if path.startswith(fronts) and "/packs/" not in path}
+        return {path: digest for path, digest in files.items() if path.startswith(fronts)}
 
     return differences(of_stages(tree(root)), of_stages(reference))
 

@@ -22,8 +22,6 @@ from typing import Any
 import yaml
 from checkout import CHECKOUT
 
-from trajpilot_core.store.manifest import PACKS
-
 FILE = CHECKOUT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?:(?P<kind>:-|:\?)(?P<rest>[^}]*))?\}")
 STARTED = ("database", "server", "deployer", "worker-cpu", "worker-no-gpu")
@@ -76,8 +74,8 @@ def as_started(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def artifact_bytes(root: Path) -> dict[str, bytes]:
-    """Every artifact's bytes by its path; run records are left out, and packs, which are made by readers."""
-    files = [path for path in (root / "artifacts").rglob("*") if path.is_file() and path.parent.name != PACKS]
+    """Every artifact's bytes by its path; run records are left out."""
+    files = [path for path in (root / "artifacts").rglob("*") if path.is_file()]
     return {str(path.relative_to(root)): path.read_bytes() for path in files if path.name != "run_record.json"}
 
 

@@ -85,7 +85,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"run": {"from_stage": "cooking"}}, "run.from_stage"),
     ({"config": {"predictor": {"depth": 3}}}, "config.predictor"),
     ({"run": {"force": ["cooking"]}}, "run.force[0]"),
-    ({"run": {"protocols": ["http"], "workers": 1.5}}, "run.workers"),
+    ({"run": {"workers": 1.5}}, "run.workers"),
     *(({"run": {name: one}}, f"run.{name}") for name in ("data_root", "root") for one in WITH_LOGIN),
 ]
 

@@ -229,22 +229,11 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: t
     assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run fixes it
 
 
-def test_verify_of_the_inputs_sees_damage_that_no_look_can_see_and_repair_waits_for_no_run(
-    tmp_path: Path, own: tuple[Path, Path]
-) -> None:
-    corpus, root = own
+def test_verify_needs_a_root_and_repair_waits_for_no_run(tmp_path: Path, own: tuple[Path, Path]) -> None:
     with pytest.raises(InputError, match="contains no artifact"):
         ask("verify", "--root", tmp_path / "nowhere")
-    with root_lock(str(root), 0.0), pytest.raises(StoreError, match="in use by"):
-        ask("verify", "--root", root, "--repair")
-    assert ask("verify", "--root", root, "--inputs").exit_code == 0
-    path = corpus / "annotations/atomic_descriptions_train.json"
-    kept = path.stat()
-    path.write_bytes(path.read_bytes().replace(b"C does step", b"C does stop", 1))
-    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
-    assert cells(ask("status", "--root", root), "ingest")[0] == "fresh"
-    found = ask("verify", "--root", root, "--inputs")
-    assert (found.exit_code, f"{path}: DAMAGED" in found.stdout) == (1, True)
+    with root_lock(str(own[1]), 0.0), pytest.raises(StoreError, match="in use by"):
+        ask("verify", "--root", own[1], "--repair")
 
 
 def test_gc_shows_first_and_removes_with_yes(own: tuple[Path, Path]) -> None:

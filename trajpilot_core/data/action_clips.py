@@ -13,7 +13,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.metrics.epic_kitchens import ActionClips, pair_codes
 from trajpilot_core.store.reading import Inputs
 
-READS = ("segments", "details", "features")
 COLUMNS = ("verb_class", "noun_class", "annotated_start_s", "is_unseen", "is_tail_verb", "is_tail_noun")
 SPLITS = ("train", "dev", "test")
 
@@ -35,8 +34,6 @@ class ClipData:
     """(N,) start of the action."""
     clips: ActionClips
     """True classes; pairs in dev count as known from training, as in the released training file."""
-    lost: int
-    """Number of segments without features."""
 
     def rows(self, split: str) -> Codes:
         """Return the numbers of the clips of a split, ascending."""
@@ -97,5 +94,4 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
         np.array([times[-1] for times in order["frame_times_s"].to_pylist()], dtype=np.float64),
         np.array(column["annotated_start_s"], dtype=np.float64),
         ActionClips(verbs, nouns, unseen, tail_verb, tail_noun, known),
-        len(segments) - len(ids),
     )

@@ -89,12 +89,8 @@ class Shots(Events):
     """(N,) bool, the outcome. Rows may read it for retrieved training shots only."""
     shot: Tensor
     """(N, T, D) float16: features of the shot itself."""
-    seconds: Tensor
-    """(N, 2) float32, durations of both segments."""
     labels: Tensor
     """(N, 2) long, labels of both segments."""
-    evidence: Tensor
-    """(N,) float32: seconds from the shot to the evidence of its outcome."""
 
 
 def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
@@ -121,13 +117,13 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
         wrong = (windows.split != data.take_split[windows.take]).nonzero()[:, 0].tolist()
         names = [f"{windows.window_ids[i]} of {data.take_ids[int(windows.take[i])]}" for i in wrong]
         raise LeakError(f"shots are in another split than their take: {shown(names)}; run ingest again")
-    columns = ("start_s", "end_s", "anchor_s")
+    columns = ("end_s", "anchor_s")
     rows = inputs.table("segments", ["segment_id", *columns]).to_pylist()
     time_of = {row["segment_id"]: [row[name] for name in columns] for row in rows}
     times = torch.tensor([time_of[segment] for segment in data.segment_ids], dtype=torch.float64).view(-1, len(columns))
-    details = details_of(inputs.table("details", ["segment_id", "event", "outcome", "evidence_s"]), data.segment_ids)
+    details = details_of(inputs.table("details", ["segment_id", "event", "outcome"]), data.segment_ids)
     before, at = windows.segments.T
-    refuse_late(windows.window_ids, times[before, 1], times[at, 2])
+    refuse_late(windows.window_ids, times[before, 0], times[at, 1])
     outcomes = [details[row] for row in at.tolist()]
     shots = Shots(
         take_ids=data.take_ids,
@@ -139,28 +135,26 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
         motions=data.motions[windows.segments],
         has_motion=torch.ones(len(at), PAIR, dtype=torch.bool),
         tokens=data.features[before],
-        ids=tuple(event for event, _, _ in outcomes),
-        made=torch.tensor([outcome == "made" for _, outcome, _ in outcomes]),
+        ids=tuple(event for event, _ in outcomes),
+        made=torch.tensor([outcome == "made" for _, outcome in outcomes]),
         shot=data.features[at],
-        seconds=(times[windows.segments][..., 1] - times[windows.segments][..., 0]).float(),
         labels=data.labels[windows.segments],
-        evidence=(torch.tensor([s for _, _, s in outcomes], dtype=torch.float64) - times[at, 2]).float(),
     )
     return shots, data.rejects
 
 
-def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str, float]]:
-    """Return row of a segment -> shot, outcome and time of its evidence in seconds, for segments that are shots.
+def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str]]:
+    """Return row of a segment -> shot and outcome, for segments that are shots.
 
     Raises StoreError: the outcome of a shot is not made or missed.
     """
-    row_of, shots = {segment: row for row, segment in enumerate(ids)}, dict[int, tuple[str, str, float]]()
+    row_of, shots = {segment: row for row, segment in enumerate(ids)}, dict[int, tuple[str, str]]()
     for row in details.to_pylist():
         if row["outcome"] is None or row["segment_id"] not in row_of:
             continue
         if row["outcome"] not in ("made", "missed"):
             raise StoreError(f"{row['segment_id']} has the outcome {row['outcome']!r}, not made or missed; run ingest")
-        shots[row_of[row["segment_id"]]] = (row["event"], row["outcome"], row["evidence_s"])
+        shots[row_of[row["segment_id"]]] = (row["event"], row["outcome"])
     return shots
 
 
@@ -194,8 +188,6 @@ class ActionEvents(Events):
     """(N,) long, index into bank: the action. Rows may read it for retrieved training clips only."""
     classes: Tensor
     """(N, 3) long: verb, noun and pair of the action."""
-    seconds: Tensor
-    """(N,) float32, duration of the action."""
 
 
 def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[ActionEvents, ClipData]:
@@ -228,9 +220,6 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         if clips:
             motions[clips, part] = motions_tensor(table, [data.segment_ids[at] for at in clips])
             has_motion[clips, part] = True
-    details = inputs.table("details", ["segment_id", "annotated_end_s"]).to_pylist()
-    end_of = {row["segment_id"]: row["annotated_end_s"] for row in details}
-    ended_s = np.array([end_of[segment] for segment in data.segment_ids], dtype=np.float64)
     events = ActionEvents(
         take_ids=tuple(take_of),
         take=torch.tensor([take_of[row["take_id"]] for row in rows]),
@@ -244,7 +233,6 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         has_motion=has_motion,
         labels=torch.tensor([label_of[row["label_id"]] for row in rows]),
         classes=torch.from_numpy(np.stack([data.clips.classes(part) for part in PARTS], axis=1)),
-        seconds=torch.from_numpy(ended_s - data.action_s).float(),
     )
     if not has_motion[events.rows(TRAIN), DURING].any():
         raise InputError("no training action has head motion; look at the rejects of trajectories")

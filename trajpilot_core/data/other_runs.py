@@ -12,14 +12,13 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError
 
-from schemas.artifacts import FileEntry, Manifest
+from schemas.artifacts import Manifest
 from schemas.base import Record
 from schemas.config import PipelineConfig
 from schemas.places import OtherRun
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import (
-    current_key,
     current_manifest,
     lacking_entries,
     manifest_path,
@@ -27,12 +26,11 @@ from trajpilot_core.store.manifest import (
     read_manifest,
     shards_of,
     stage_folder,
-    unless_damaged,
-    verified_file,
+    verified_bytes,
 )
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import Inputs, find_manifest, keys_of, read_entry_table, refuse_mixed, stages_of
-from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.store.tensors import Models
 
 R = TypeVar("R", bound=Record)
 SETTING = {"ingest": "ingest.splits_of", "alignment": "alignment.pretrained", "predictor": "predictor.pretrained"}
@@ -82,14 +80,7 @@ class OtherOutput:
     def models(self, entry: str) -> Models:
         """Open an entry of models; each model is read and verified on access."""
         with naming_setting(self.setting):
-            models = self._inputs().models(entry)
-
-        def opened(key: str) -> Tensors:
-            """Return the arrays of one model in their saved shapes."""
-            with naming_setting(self.setting):
-                return models.open(key)
-
-        return Models(models.about, models.keys, opened)
+            return self._inputs().models(entry)
 
     def settings(self, kind: type[R], entry: str) -> R:
         """Return the settings of the models of an entry.
@@ -105,7 +96,7 @@ class OtherOutput:
             ) from error
 
     def digests(self, entry: str) -> Mapping[str, str]:
-        """Return key of a model -> digest of its file, without reading it."""
+        """Return key of a model, or shard of a table -> digest of its file, without reading it."""
         return self._inputs().parts(entry)
 
     def table(self, entry: str, columns: Sequence[str]) -> pa.Table:
@@ -128,20 +119,15 @@ class OtherOutput:
 
     def share(self, entry: str, shard: str) -> pa.Table:
         """Read the part of a table that one shard wrote."""
+        at = shards_of(self.manifest).index(shard)
         with naming_setting(self.setting):
-            return read_table(verified_file(self.folder, stage_folder(self.manifest.stage), self._files(entry)[shard]))
-
-    def share_digest(self, entry: str, shard: str) -> str:
-        """Return the digest of the part of a table that one shard wrote."""
-        return self._files(entry)[shard].sha256
+            file = self.manifest.entries[entry].files[at]
+            return read_table(verified_bytes(self.folder, stage_folder(self.manifest.stage), file))
 
     def takes(self) -> list[OtherTake]:
         """Return the takes in its inputs, or in the output itself."""
         rows = self.table("takes", OtherTake._fields).to_pylist()
         return [OtherTake(**row) for row in rows]
-
-    def _files(self, entry: str) -> dict[str, FileEntry]:
-        return dict(zip(shards_of(self.manifest), self.manifest.entries[entry].files, strict=True))
 
     def _inputs(self) -> Inputs:
         stage = self.manifest.stage
@@ -167,36 +153,26 @@ def open_other(run: OtherRun, stage: str) -> OtherOutput:
 
     Raises InputError: there is no output at that address, none with that digest, or its files are missing.
     """
-    setting, digests = SETTING[stage], list[str]()
-    with naming_setting(setting):
+    with naming_setting(SETTING[stage]):
         folder = open_folder(run.place)
-        first = unless_damaged(current_key, folder, stage)
-        for key in sorted(keys_of(folder, stage), key=lambda key: (key != first, key)):
-            digest = manifest_sha256(folder, stage, key)
-            digests += [digest] if digest else []
-            if digest != run.sha256:
-                continue
-            manifest = read_manifest(folder, stage, key)
-            assert manifest is not None
-            lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
-            if lacking:
-                what = ", ".join(lacking)
-                raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
-            if gone:
-                raise StoreError(
-                    f"{stage} under {folder.url} is damaged: {len(gone)} files are missing or have another size, e.g. "
-                    f"{gone[0]}; run the command of its last run again"
-                )
-            return OtherOutput(run, folder, manifest)
-    if not digests:
-        raise InputError(
-            f"{setting}: there is no output of the stage {stage} under {folder.url}; name the root of a run that has "
-            f"completed it and contains {manifest_path(stage, 'KEY')}"
-        )
-    raise InputError(
-        f"{setting}: no output of the stage {stage} under {folder.url} has a manifest with the sha256 {run.sha256}; "
-        f"there are {', '.join(digests[:SHOWN])}, the first of which is current; name one, or restore that run"
-    )
+        key_of = {manifest_sha256(folder, stage, key): key for key in keys_of(folder, stage)}
+        manifest = read_manifest(folder, stage, key_of[run.sha256]) if run.sha256 in key_of else None
+        if manifest is None:
+            raise StoreError(
+                f"no output of the stage {stage} under {folder.url} has a manifest with the sha256 {run.sha256}; there "
+                f"are {', '.join(filter(None, key_of)) or 'none'}: name one of them, or the root of a run that has "
+                "completed that stage"
+            )
+        lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
+        if lacking:
+            what = ", ".join(lacking)
+            raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
+        if gone:
+            raise StoreError(
+                f"{stage} under {folder.url} is damaged: {len(gone)} files are missing or have another size, e.g. "
+                f"{gone[0]}; run the command of its last run again"
+            )
+        return OtherOutput(run, folder, manifest)
 
 
 def manifest_sha256(folder: Folder, stage: str, key: str) -> str | None:

@@ -20,6 +20,7 @@ from schemas.annotation import DOF, MOTIONS
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.errors import StoreError
 from trajpilot_core.poses.sources.base import check_one_source
+from trajpilot_core.store.parquet import vectors_of
 from trajpilot_core.store.reading import Inputs
 
 SPLITS = ("train", "dev", "test")
@@ -246,7 +247,7 @@ def read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
     """Return the label ids in the order of the text bank, and its vectors (V, E)."""
     table = inputs.table("text_bank")
     label_ids = tuple(table["label_id"].to_pylist())
-    return label_ids, torch.from_numpy(_vectors(table, "vector", np.float32))
+    return label_ids, torch.from_numpy(vectors_of(table, "vector").astype(np.float32, copy=False))
 
 
 def motions_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
@@ -260,19 +261,8 @@ def _gather(table: pa.Table, column: str, segment_ids: Sequence[str], dtype: DTy
     if len(row_of) != table.num_rows:
         raise StoreError(f"{column}: {table.num_rows - len(row_of)} segments occur twice; recompute that table")
     order = np.fromiter((row_of[s] for s in segment_ids), np.int64, len(segment_ids))
-    vectors = _vectors(table, column, dtype)
+    vectors = vectors_of(table, column).astype(dtype, copy=False)
     return vectors if np.array_equal(order, np.arange(len(vectors))) else vectors[order]
-
-
-def _vectors(table: pa.Table, column: str, dtype: DTypeLike) -> NDArray[Any]:
-    """Return a fixed-size list column as one preallocated array (rows, width), filled batch by batch."""
-    width = table.schema.field(column).type.list_size
-    out = np.empty((table.num_rows, width), dtype)
-    at = 0
-    for chunk in table[column].chunks:
-        out[at : at + len(chunk)] = chunk.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
-        at += len(chunk)
-    return out
 
 
 def _read_windows(

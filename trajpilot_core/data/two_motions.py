@@ -55,8 +55,10 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
 
 def common(own: pa.Table, other: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the rows of both tables whose segments are in both. Raises InputError: there are none."""
-    both = pc.unique(own["segment_id"].filter(pc.is_in(own["segment_id"], value_set=other["segment_id"])))
-    if not len(both):
+    kept, others = (
+        table.filter(pc.is_in(table["segment_id"], value_set=of["segment_id"]))
+        for table, of in ((own, other), (other, own))
+    )
+    if not kept.num_rows:
         raise InputError("no segment has motions from both sources; look at the rejects of both stages of motions")
-    kept = [table.filter(pc.is_in(table["segment_id"], value_set=both)) for table in (own, other)]
-    return kept[0], kept[1]
+    return kept, others

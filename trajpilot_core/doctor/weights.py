@@ -200,7 +200,7 @@ def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[s
 def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> list[HealthFinding]:
     """Check what the selected stages without an output need: weights, and one trial of each encoder."""
     stages = stages_of(config)
-    outputs = current_manifests(open_folder(run.root, run.protocols), stages)
+    outputs = current_manifests(open_folder(run.root), stages)
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     findings = check_weights(config, wanted)
     findings += check_released_files(config, run.data_root) if "features" in wanted else []

@@ -152,7 +152,7 @@ def resolve_stage(
     """
     stage = stage.under(config)
     settings = resolve_config(stage, config, run)
-    check_other_runs(stage.section, settings, run.protocols)
+    check_other_runs(stage.section, settings)
     inputs = resolve_inputs(folder, stage, stages, currents)
     listed = stage.sources(inputs, settings, run.data_root) if stage.sources is not None else []
     sources = tuple(sorted(listed, key=lambda source: source.shard))
@@ -166,13 +166,12 @@ def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions
     return resolve_precision(settings, resolve_device(run.device))
 
 
-def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:
+def check_other_runs(section: str, config: Record) -> None:
     """Refuse settings that name another run under an address that may not be opened.
 
     Args:
         section: name of the settings, for the message.
         config: the stage's own.
-        allowed: protocols that may be opened.
 
     Raises:
         InputError: there is such an address.
@@ -180,10 +179,10 @@ def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> 
     for name in type(config).model_fields:
         other = getattr(config, name)
         if isinstance(other, PredictorConfig):  # settings of another section that a stage works with
-            check_other_runs(name, other, allowed)
+            check_other_runs(name, other)
         if isinstance(other, OtherRun):
             try:
-                parse_location(other.place, allowed)
+                parse_location(other.place)
             except StoreError as error:
                 raise InputError(f"{section}.{name}: {error}") from error
 

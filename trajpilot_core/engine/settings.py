@@ -14,7 +14,6 @@ from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.manifest import read_sealed, seal
 
 NAME = "last.json"
@@ -133,12 +132,12 @@ class LastRun(Record):
 def remember_run(config: PipelineConfig, run: RunOptions) -> None:
     """Write the settings and options of this run to the root."""
     note = LastRun(config=config, data_root=run.data_root, device=run.device, recipe=run.recipe)
-    open_folder(run.root, run.protocols).replace(NAME, seal(note))
+    open_folder(run.root).replace(NAME, seal(note))
 
 
-def recall_run(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> LastRun | None:
+def recall_run(root: str) -> LastRun | None:
     """Return the last run of a root; None where none was noted, or an older version wrote it."""
     try:
-        return read_sealed(open_folder(root, allowed), LastRun, NAME)
+        return read_sealed(open_folder(root), LastRun, NAME)
     except StoreError:
         return None

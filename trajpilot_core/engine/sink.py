@@ -14,7 +14,7 @@ from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
-from trajpilot_core.store.manifest import LARGEST_FILE_BYTES, SHARDS, entry_of, seal, shard_path, write_data
+from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, write_data
 from trajpilot_core.store.parquet import open_parquet, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import Tensors, tensors_bytes
 
@@ -63,7 +63,7 @@ class Sink:
     def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Write a declared table from parts; one part at a time is in memory, next to the packed file."""
         self._claim(name)
-        content = tables_bytes(parts, schema, LARGEST_FILE_BYTES)
+        content = tables_bytes(parts, schema)
         with open_parquet(content) as file:
             rows = file.metadata.num_rows
         self.entries[name] = entry_of("table", [self._write("parquet", content, rows)])

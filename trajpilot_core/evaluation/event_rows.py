@@ -269,10 +269,9 @@ class TokenModels(NamedTuple):
 def hidden(events: E, rows: Tensor, sees: EventSight) -> E:
     """Return the events with everything exchanged, at `rows` (n,), long, that a row of this sight must not see.
 
-    Outcomes are inverted; pixels, durations, texts, classes, moments of evidence and unseen head motion are those of
-    other events.
+    Outcomes are inverted; pixels, texts, classes and unseen head motion are those of other events.
     """
-    of_shots, of_actions = ("shot", "seconds", "labels", "evidence"), ("labels", "classes", "seconds")
+    of_shots, of_actions = ("shot", "labels"), ("labels", "classes")
     names = of_shots if isinstance(events, Shots) else of_actions
     pixels = ("tokens", "context") if sees == "nothing" else ()
     exchanged = events.hidden(rows, (*names, *pixels), UNSEEN_MOTION[sees])

@@ -38,7 +38,7 @@ class WrittenPlan(NamedTuple):
 def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> WrittenPlan:
     """Answer a query as `planned` does, and write plan.json and plan.html."""
     plan, scene = planned(query, run, progress)
-    folder = open_folder(query.out or run.root, run.protocols)
+    folder = open_folder(query.out or run.root)
     below = "" if query.out else f"{name_of(plan)}/"
     folder.replace(f"{below}plan.json", dump(finite(plan.model_dump(mode="json"))))
     folder.replace(f"{below}plan.html", render(plan, scene))
@@ -61,9 +61,9 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         CheckpointError: the models were trained with another encoder.
         StoreError: a stage has not run under the root, or its outputs do not belong together.
     """
-    with in_use(run.root, GC_WAIT_S, run.protocols), tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
+    with in_use(run.root, GC_WAIT_S), tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         progress(0, STEPS, "reading models and tables")
-        root = open_trained(run.root, run.protocols)
+        root = open_trained(run.root)
         refuse_horizon(query.horizon, {row["horizon"] for row in root.rows("windows", ("horizon",))})
         if root.features.source == "released":
             raise InputError(

@@ -93,18 +93,18 @@ class TrainedRoot:
         return undertrained_rows(checks, {row.id: row.models for row in METHODS}, seed)
 
 
-def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
+def open_trained(root: str) -> TrainedRoot:
     """Find the current outputs under the root of a run that has finished `scorer`; check that they belong together.
 
     Raises:
         StoreError: a stage has not run, or one was made from another output than the current one.
     """
-    folder = open_folder(root, allowed)
+    folder = open_folder(root)
     inputs = resolve_inputs(folder, READER, STAGES)
     writers = sorted({producers(STAGES)[name] for name in READER.reads}, key=list(STAGES).index)
     manifests = {stage: manifest for stage in writers if (manifest := current_manifest(folder, stage)) is not None}
     refuse_mixed(inputs, manifests, folder.url)
-    last = recall_run(root, allowed)
+    last = recall_run(root)
     return TrainedRoot(
         folder,
         inputs,

@@ -8,7 +8,6 @@ it, in a folder with a random name, which only those who can read the artifact, 
 import contextlib
 import re
 import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,10 @@ from schemas.artifacts import ArtifactRef, Entry
 from schemas.config import PipelineConfig, RunOptions
 from schemas.features import released_note
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.files import TEMPORARY, Folder, naming_failures, open_folder
-from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_file
-from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.reading import read_entry_document, table_file
+from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes
+from trajpilot_core.store.parquet import read_table, table_bytes
+from trajpilot_core.store.reading import read_entry_document, read_stored
 
 WARNING = "SIMULATED WORLD: no evidence about real recordings, not comparable with published figures"
 FOLDER = "reports"
@@ -50,13 +49,13 @@ class Committed:
 
     def table(self, stage: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a committed table, verified. Raises StoreError if there is none."""
-        return read_table(table_file(self.folder, stage, self._entry(stage, name)), columns)
+        return read_stored(self.folder, stage, self._entry(stage, name), columns)
 
     def some_shards(self, stage: str, name: str, n: int, columns: Sequence[str]) -> list[pa.Table]:
         """Read at most `n` shards of a sharded table, evenly spaced among those with rows; no others are opened."""
         files = [file for file in self._entry(stage, name).files if file.rows]
         chosen = [files[i * len(files) // n] for i in range(n)] if len(files) > n else files
-        return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
+        return [read_table(verified_bytes(self.folder, stage_folder(stage), file), columns) for file in chosen]
 
     def warning(self) -> str:
         """Return the notice for results of a simulated corpus or on released features; empty for others."""
@@ -74,7 +73,7 @@ class Committed:
 
 def committed_under(config: PipelineConfig, run: RunOptions) -> Committed:
     """Return the committed outputs under the root of a run."""
-    return Committed(open_folder(run.root, run.protocols), config, run)
+    return Committed(open_folder(run.root), config, run)
 
 
 def place_documents(report: ArtifactRef, root: str) -> str:
@@ -105,19 +104,13 @@ def place_documents(report: ArtifactRef, root: str) -> str:
 
 
 def _place_table(folder: Folder, stage: str, name: str, entry: Entry) -> None:
-    """Copy a table, verified, byte by byte: a sharded one as its pack; one without shards is skipped."""
-    if entry.kind != "table" or not entry.files:
-        return
-    content, label = table_file(folder, stage, entry), f"{TABLES}/{name}.parquet"
-    target = folder.local(label)
-    if target is None or not isinstance(content, Path):
-        folder.replace(label, content.read_bytes() if isinstance(content, Path) else content)
-        return
-    with naming_failures("write", target, sum(file.bytes for file in entry.files)):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_name(f"{TEMPORARY}{target.name}")
-        shutil.copyfile(content, fresh)  # predictions of a large run do not fit into memory
-        fresh.replace(target)
+    """Copy a table, verified, as one file; one without shards is skipped."""
+    if entry.kind == "table" and entry.files:
+        if len(entry.files) == 1:
+            content = verified_bytes(folder, stage_folder(stage), entry.files[0])  # predictions, unpacked, can be large
+        else:
+            content = table_bytes(read_stored(folder, stage, entry))
+        folder.replace(f"{TABLES}/{name}.parquet", content)
 
 
 def linked_folder(home: Path) -> str:

@@ -41,12 +41,11 @@ def e_tau_facts(inputs: Inputs, cfg: AlignmentConfig, wanted: Trainings) -> dict
     require_models(output, E_TAU, wanted)
     fits, chains = fits_of(output, E_TAU), dict.fromkeys(chain for chain, *_ in wanted.values())
     refuse_leaks(output, fits, chains, here, fold_of)
-    digests = output.digests(E_TAU)
+    digests, curves = output.digests(E_TAU), output.digests(CURVES)
     facts: dict[str, Facts] = {}
     for name, (chain, *_) in wanted.items():
         noted: Facts = {**note_imported(chain.name, fits, here.split_of)}
-        curve = output.share_digest(CURVES, name)
-        facts[name] = {"model": digests[name], "curve": curve, "fitted": fingerprint(noted)}
+        facts[name] = {"model": digests[name], "curve": curves[name], "fitted": fingerprint(noted)}
     return facts
 
 

@@ -1,6 +1,5 @@
 """A downloaded corpus: a local folder or an s3 prefix. Files are read whole, and never outside its root."""
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,22 +59,11 @@ def open_corpus(data_root: str) -> Corpus:
 
 def file_names(corpus: Corpus, folder: str) -> set[str]:
     """Return the names of the files in a folder; none where the folder is absent."""
-    if corpus.is_local:
-        return _local_names(corpus.path(folder))
     try:
-        entries = corpus.fs.ls(corpus.path(folder))
-    except FileNotFoundError:
-        return set()
-    return {entry["name"].rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"}
-
-
-def _local_names(folder: str) -> set[str]:
-    """List a local folder: a release has thousands of files, and fsspec is three times slower."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if entry.is_file()}
+        entries = corpus.fs.ls(corpus.path(folder), detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return set()
+    return {entry["name"].rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"}
 
 
 def stat(corpus: Corpus, relative: str) -> Stat | None:
@@ -87,20 +75,19 @@ def stat(corpus: Corpus, relative: str) -> Stat | None:
 
 
 def read_whole(corpus: Corpus, relative: str) -> bytes:
-    """Return the content of a file that does not change while it is read; after one change it is read again.
+    """Return the content of a file that does not change while it is read.
 
     Raises:
         FileNotFoundError: there is no such file.
-        TakeFault: INPUT_UNSTABLE, the file changed while it was read, twice.
+        TakeFault: INPUT_UNSTABLE, the file changed.
     """
-    for _ in range(2):
-        before = corpus.fs.info(corpus.path(relative))
-        if before["type"] == "directory":
-            raise FileNotFoundError(relative)
-        content: bytes = corpus.fs.cat_file(corpus.path(relative))
-        if stat(corpus, relative) == _stat(before) and len(content) == before["size"]:
-            return content
-    raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
+    before = corpus.fs.info(corpus.path(relative))
+    if before["type"] == "directory":
+        raise FileNotFoundError(relative)
+    content: bytes = corpus.fs.cat_file(corpus.path(relative))
+    if stat(corpus, relative) != _stat(before) or len(content) != before["size"]:
+        raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
+    return content
 
 
 def leftovers(names: Iterable[str]) -> list[str]:

@@ -45,7 +45,7 @@ def verify(root: str, *, repair: bool) -> list[Damage]:
             Unreadable files stay: the disk or the object store may recover.
 
     Returns:
-        The damage, in a fixed order. Packs are not checked: they are rebuilt anyway.
+        The damage, in a fixed order.
     """
     folder = open_folder(root)
     damages = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]

@@ -1,6 +1,6 @@
 """Files below a root that no output in use needs, removed on request.
 
-In use are the current output of every stage and all outputs that it was made from, with their shards and packs. Only
+In use are the current output of every stage and all outputs that it was made from, with their shards. Only
 files that the store writes, scratch and temporary files are removed; links are neither followed nor removed.
 """
 
@@ -24,14 +24,13 @@ from trajpilot_core.store.manifest import (
     current_manifest,
     files_of,
     stage_folder,
-    unless_damaged,
 )
-from trajpilot_core.store.reading import known_pack, made_from, pack_label, stages_of
+from trajpilot_core.store.reading import made_from, stages_of
 
 SCRATCH = "scratch"
 WRITTEN = re.compile(
     rf"{ARTIFACTS}/[^/]+/(?:{SHARDS}/)?[^/]+/(?:{MANIFEST}|{RECORD}|{RUN_RECORD}|{SOURCES}"
-    r"|data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+|[0-9a-f]{64}\.json)"
+    r"|data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+)"
 )
 """Files that the store writes and that may become garbage."""
 
@@ -62,12 +61,14 @@ def find_garbage(root: str) -> list[Unused]:
     if not isinstance(folder, LocalFolder):
         raise StoreError(f"{root} is not a folder of this machine; use a lifecycle rule of the store, or copy it here")
     used = paths_in_use(folder)
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, os.stat_result]] = {}
     for place, _, names in os.walk(folder.url):
-        for path in (os.path.relpath(f"{place}/{name}", folder.url) for name in names):
-            if _is_garbage(path, used) and not (Path(folder.url) / path).is_symlink():
-                groups.setdefault("/".join(path.split("/")[:2]), []).append(path)
-    return [_unused(Path(folder.url), name, paths) for name, paths in sorted(groups.items())]
+        for file in (Path(place, name) for name in names):
+            path = os.path.relpath(file, folder.url)
+            if _is_garbage(path, used) and not file.is_symlink():
+                with contextlib.suppress(FileNotFoundError):  # a stage is running
+                    groups.setdefault("/".join(path.split("/")[:2]), {})[path] = file.stat()
+    return [_unused(name, state_of) for name, state_of in sorted(groups.items())]
 
 
 def remove_garbage(root: str, min_age_h: float) -> list[Unused]:
@@ -100,18 +101,11 @@ def _is_garbage(path: str, used: set[str]) -> bool:
     return WRITTEN.fullmatch(path) is not None and path not in used and folder not in used
 
 
-def _unused(root: Path, name: str, paths: list[str]) -> Unused:
-    states = [state for state in map(_state, (root / path for path in paths)) if state is not None]
-    youngest_s = max((state.st_mtime for state in states), default=0.0)
-    paths.sort(key=lambda path: (path.rpartition("/")[2] not in (MANIFEST, RECORD), path))
-    return Unused(name, tuple(paths), sum(s.st_size for s in states), (time.time() - youngest_s) / 3600)
-
-
-def _state(path: Path) -> os.stat_result | None:
-    try:
-        return path.lstat()
-    except FileNotFoundError:  # a stage is running
-        return None
+def _unused(name: str, state_of: dict[str, os.stat_result]) -> Unused:
+    paths = sorted(state_of, key=lambda path: (path.rpartition("/")[2] not in (MANIFEST, RECORD), path))
+    states = state_of.values()
+    age_s = time.time() - max(state.st_mtime for state in states)
+    return Unused(name, tuple(paths), sum(state.st_size for state in states), age_s / 3600)
 
 
 def paths_in_use(folder: Folder) -> set[str]:
@@ -127,8 +121,4 @@ def paths_in_use(folder: Folder) -> set[str]:
         paths |= {f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES)}
         paths |= {f"{base}/{file.name}" for file in files_of(manifest)}
         paths |= {f"{base}/{SHARDS}/{key}" for name, key in manifest.inputs.items() if name.startswith("shard:")}
-        for entry in manifest.entries.values():
-            packed = unless_damaged(known_pack, folder, manifest.stage, entry)  # a damaged pack is built again
-            if packed is not None:
-                paths |= {pack_label(manifest.stage, entry), f"{base}/{packed.name}"}
     return paths

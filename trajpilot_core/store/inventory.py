@@ -29,7 +29,7 @@ ABSENT = "absent"
 UNREADABLE = "unreadable"
 """Digest of something that exists but cannot be read as a file; the stage that opens it rejects it."""
 UNSTABLE = "unstable"
-"""Prefix of the digest of a file that changed twice while it was read."""
+"""Prefix of the digest of a file that changed while it was read."""
 SETTLE_S = 0.1
 """Longer than the steps of file times on common file systems (4 to 10 ms)."""
 SAVING = threading.Lock()
@@ -65,8 +65,8 @@ class Inventory:
 
     root: Location
     seen: dict[str, Remembered] = field(default_factory=dict)
-    learned: set[str] = field(default_factory=set)
-    """Addresses whose entries are newer than the file that was loaded."""
+    has_news: bool = False
+    """There are entries that were not loaded."""
 
     def address(self, path: str) -> str | None:
         """Return the full address of an input file; None where it may not be opened (see `check_source_path`)."""
@@ -79,11 +79,18 @@ class Inventory:
     def look(self, path: str) -> FileState | None:
         """Stat an input file; None where it is missing or may not be opened."""
         address = self.address(path)
-        return None if address is None else self.state_of(address)
-
-    def state_of(self, address: str) -> FileState | None:
-        """Stat a file by its full address; None where it is missing."""
-        return _look_local(address) if address.startswith("/") else self._look_remote(address)
+        if address is None:
+            return None
+        try:
+            if address.startswith("/"):
+                status = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
+                return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+            info = self._system.info(address)
+        except StoreIOError:
+            raise  # the store failed, not the file
+        except (OSError, ValueError):
+            return None
+        return FileState(info["size"], int(info["LastModified"].timestamp() * 1e9), 0, str(info.get("ETag", "")))
 
     def known(self, path: str) -> str | None:
         """Return the digest of an input file without reading it; None where it must be read."""
@@ -109,36 +116,20 @@ class Inventory:
 
         return open_system(self.root)
 
-    def _look_remote(self, address: str) -> FileState | None:
-        try:
-            info = self._system.info(address)
-        except FileNotFoundError:
-            return None
-        return FileState(info["size"], int(info["LastModified"].timestamp() * 1e9), 0, str(info.get("ETag", "")))
-
-
-def _look_local(address: str) -> FileState | None:
-    try:
-        status = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
-    except (OSError, ValueError):
-        return None
-    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
-
 
 def _is_unreadable(address: str) -> bool:
     """Return whether an existing path is a folder or lacks read permission."""
     return os.path.isdir(address) or not os.access(address, os.R_OK)  # noqa: PTH112
 
 
-def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> Inventory:
+def load_inventory(folder: Folder, data_root: str) -> Inventory:
     """Read the inventory of a root; a damaged one is dropped, because it can be rebuilt.
 
     Args:
         folder: the root of the artifacts.
         data_root: folder or address of the corpus; empty means the working folder.
-        allowed: protocols that may be opened.
     """
-    location = parse_location(data_root or ".", allowed)
+    location = parse_location(data_root or ".")
     if location.protocol == "file":
         location = Location("file", str(Path(location.path).absolute()))
     return Inventory(location, _remembered(folder))
@@ -154,13 +145,12 @@ def save_inventory(folder: Folder, inventory: Inventory) -> None:
 
     Threads of this process take turns. Another process may lose entries at the same moment; its files are read again.
     """
-    if not inventory.learned:
+    if not inventory.has_news:
         return
     with SAVING:
-        others = {path: entry for path, entry in _remembered(folder).items() if path not in inventory.learned}
-        inventory.seen |= others
+        inventory.seen = {**_remembered(folder), **inventory.seen}
         folder.replace(INVENTORY, seal(StoredInventory(files=inventory.seen)))
-    inventory.learned.clear()
+    inventory.has_news = False
 
 
 def digests(
@@ -190,28 +180,23 @@ def digests(
             address = inventory.address(path)
             if state is not None and address is not None:
                 inventory.seen[address] = Remembered(state, digest)
-                inventory.learned.add(address)
+                inventory.has_news = True
     return {path: digest for path, digest in digest_of.items() if digest is not None}
 
 
 def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None]:
-    """Hash a file, with equal metadata before and after; try twice."""
-    for _ in range(2):
-        address, before = inventory.address(path), inventory.look(path)
-        if address is None or before is None:
-            return ABSENT, None
-        _let_settle(before)
-        try:
-            digest = inventory.hash(address)
-        except FileNotFoundError:
-            continue
-        except StoreIOError:
-            raise  # the store failed, not the file
-        except OSError:
-            return UNREADABLE, None
-        if inventory.look(path) == before:
-            return digest, before
-    return f"{UNSTABLE}:{time.time_ns()}", None
+    """Hash a file, with equal metadata before and after."""
+    address, before = inventory.address(path), inventory.look(path)
+    if address is None or before is None:
+        return ABSENT, None
+    _let_settle(before)
+    try:
+        digest = inventory.hash(address)
+    except StoreIOError:
+        raise  # the store failed, not the file
+    except OSError:
+        return UNREADABLE, None
+    return (digest, before) if inventory.look(path) == before else (f"{UNSTABLE}:{time.time_ns()}", None)
 
 
 def _let_settle(state: FileState) -> None:
@@ -230,27 +215,3 @@ def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
     return sorted(
         path for path, digest in digest_of.items() if digest != UNREADABLE and inventory.known(path) != digest
     )
-
-
-def recheck(inventory: Inventory) -> dict[str, str]:
-    """Read every cached file again; return address -> problem, sorted; empty where there is none.
-
-    Other bytes with the same size and time are damage that metadata cannot show.
-    """
-    changes = {address: _changed(inventory, address, seen) for address, seen in sorted(inventory.seen.items())}
-    return {address: wrong for address, wrong in changes.items() if wrong is not None}
-
-
-def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None:
-    state = inventory.state_of(address)
-    if state is None:
-        return "gone since it was read; the next run will notice" if seen.sha256 != UNREADABLE else None
-    if state != seen.state:
-        return "changed or touched since it was read; the next run reads it again"
-    try:
-        digest = inventory.hash(address)
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}; fix the disk or its permissions"
-    if digest == seen.sha256:
-        return None
-    return "DAMAGED: other bytes with the same size and time; download it again, or touch it if it is correct"

@@ -1,119 +1,59 @@
-"""Locks (one run per root, one per stage, `gc` alone) and the check of free disk space. Commits are atomic anyway."""
+"""Locks (one run per root, one per stage, `gc` alone) and the check of free disk space. Commits are atomic anyway.
+
+A lock ends with its process, even on a crash. Object stores have none. A stage also runs where it cannot lock, such as
+in a read-only folder.
+"""
 
 import contextlib
 import datetime
 import fcntl
 import logging
+import math
 import os
 import platform
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from io import FileIO
 from pathlib import Path
 
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.files import naming_failures
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, parse_location
+from trajpilot_core.store.locations import parse_location
 
 log = logging.getLogger("trajpilot")
 POLL_S = 0.2
 LOCK = ".lock"
-LOG_EVERY_S = 600.0
-"""How often a waiting process logs that it waits."""
 GC_WAIT_S = 600.0
 """How long a stage waits while `gc` runs."""
 IN_USE = ".in-use"
 """Locked shared by every running stage of a root, in whichever worker; `gc` locks it exclusively."""
 
 
-@contextlib.contextmanager
-def root_lock(root: str, wait_s: float) -> Iterator[None]:
-    """Lock the root for one run; a second run waits, and fails with the name of the first. Object stores: no lock.
-
-    Args:
-        root: folder that everything is written to.
-        wait_s: how long to wait for another run, seconds; 0: not at all.
+def root_lock(root: str, wait_s: float) -> AbstractContextManager[None]:
+    """Lock the root for one run; a second run waits so many seconds, then fails with the name of the first.
 
     Raises:
-        StoreError: another run still has the lock.
+        StoreError: another run still has the lock, or the root cannot be locked.
     """
-    folder = _local_folder(root)
-    if folder is None:
-        yield
-        return
-    with contextlib.ExitStack() as stack:
-        with naming_failures("lock", folder / LOCK):
-            handle = stack.enter_context(_opened(folder, LOCK))
-            end_s = time.monotonic() + wait_s
-            while not _is_locked(handle, fcntl.LOCK_EX):
-                if time.monotonic() >= end_s:
-                    raise StoreError(
-                        f"{folder} is in use by {_holder(handle)}; waited {wait_s:.0f} s; wait for it, end it, or use "
-                        "another --root"
-                    )
-                time.sleep(POLL_S)
-            _sign(handle)
-        try:
-            yield
-        finally:
-            _write_holder(handle, b"")
-            fcntl.flock(handle, fcntl.LOCK_UN)
+    busy = f"{root} is in use by HOLDER; wait for it, end it, or use another --root"
+    return _locked(root, LOCK, fcntl.LOCK_EX, wait_s, busy, is_required=True)
 
 
-@contextlib.contextmanager
-def stage_lock(root: str, stage: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
-    """Lock one stage of a root; a second run of it waits as long as it takes, and logs for whom.
-
-    The lock is released when the process exits, even on a crash. Without a lock (read-only folder, object store) the
-    stage runs all the same: commits are atomic.
-
-    Args:
-        root: folder that the stage writes to.
-        stage: its name.
-        allowed: protocols that may be opened.
-    """
-    folder = _local_folder(root, allowed)
-    with contextlib.ExitStack() as stack:
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                handle = stack.enter_context(_opened(folder, f".lock-{stage}"))
-                logged_s: float | None = None
-                while not _is_locked(handle, fcntl.LOCK_EX):
-                    if logged_s is None or time.monotonic() - logged_s >= LOG_EVERY_S:
-                        logged_s, holder = time.monotonic(), _holder(handle)
-                        log.info("%-13s waiting: %s is computing it; what it finishes is reused", stage, holder)
-                    time.sleep(POLL_S)
-                _sign(handle)
-        yield
+def stage_lock(root: str, stage: str) -> AbstractContextManager[None]:
+    """Lock one stage of a root; a second run of it waits as long as it takes, and logs for whom."""
+    busy = f"HOLDER is computing {stage}; what it finishes is reused"
+    return _locked(root, f".lock-{stage}", fcntl.LOCK_EX, math.inf, busy)
 
 
-@contextlib.contextmanager
-def in_use(root: str, wait_s: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
-    """Keep `gc` out while a stage runs; any number of stages may run. Without a lock (see `stage_lock`) they run too.
-
-    Args:
-        root: folder that the stage writes to.
-        wait_s: how long to wait while `gc` runs, seconds.
-        allowed: protocols that may be opened.
+def in_use(root: str, wait_s: float) -> AbstractContextManager[None]:
+    """Keep `gc` out while a stage runs; any number of stages may run.
 
     Raises:
-        StoreError: `gc` is still running.
+        StoreError: `gc` is still running after so many seconds.
     """
-    folder = _local_folder(root, allowed)
-    with contextlib.ExitStack() as stack:
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                _share(stack.enter_context(_opened(folder, IN_USE)), folder, wait_s)
-        yield
-
-
-def _share(handle: FileIO, folder: Path, wait_s: float) -> None:
-    end_s = time.monotonic() + wait_s
-    while not _is_locked(handle, fcntl.LOCK_SH):
-        if time.monotonic() >= end_s:
-            raise StoreError(f"`gc` is running under {folder}; waited {wait_s:.0f} s; run again when it has ended")
-        time.sleep(POLL_S)
+    return _locked(root, IN_USE, fcntl.LOCK_SH, wait_s, f"`gc` is running under {root}; run again when it has ended")
 
 
 @contextlib.contextmanager
@@ -123,55 +63,57 @@ def alone(root: str) -> Iterator[None]:
     Raises:
         StoreError: a run or a stage is active there, or the root cannot be locked.
     """
-    folder = _local_folder(root)
-    if folder is None:
+    if parse_location(root).protocol != "file":
         raise StoreError(f"{root} cannot be locked: it is not a folder of this machine; use a rule of the store itself")
-    with root_lock(root, 0.0), contextlib.ExitStack() as stack:
-        with naming_failures("lock", folder / IN_USE):
-            handle = stack.enter_context(_opened(folder, IN_USE))
-        try:
-            if not _is_locked(handle, fcntl.LOCK_EX):
-                raise StoreError(f"a stage is running under {folder}; wait until it has ended")
-        except OSError as error:
-            raise StoreError(f"{folder} cannot be locked ({error.strerror}); nothing is removed there") from error
+    busy = f"a stage is running under {root}; wait until it has ended"
+    with root_lock(root, 0.0), _locked(root, IN_USE, fcntl.LOCK_EX, 0.0, busy, is_required=True):
         yield
 
 
-def _local_folder(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Path | None:
-    location = parse_location(root, allowed)
-    return Path(location.path) if location.protocol == "file" else None
+@contextlib.contextmanager
+def _locked(root: str, name: str, mode: int, wait_s: float, busy: str, *, is_required: bool = False) -> Iterator[None]:
+    """Lock a file of a local root while the block runs.
+
+    Args:
+        mode: of `fcntl.flock`.
+        wait_s: how long to wait, seconds.
+        busy: logged before waiting and raised after it, HOLDER replaced.
+        is_required: fail where the folder cannot be locked.
+    """
+    location = parse_location(root)
+    with contextlib.ExitStack() as stack:
+        if location.protocol == "file":
+            path = Path(location.path, name)
+            try:
+                with naming_failures("lock", path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    _wait(stack.enter_context(path.open("ab+", buffering=0)), mode, wait_s, busy)
+            except StoreIOError:
+                if is_required:
+                    raise
+        yield
 
 
-def _opened(folder: Path, name: str) -> FileIO:
-    folder.mkdir(parents=True, exist_ok=True)
-    return (folder / name).open("ab+", buffering=0)
-
-
-def _is_locked(handle: FileIO, mode: int) -> bool:
-    """Lock a file without waiting; return whether that worked."""
-    try:
-        fcntl.flock(handle, mode | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _holder(handle: FileIO) -> str:
-    """Return who holds a lock; its name is missing between locking and signing, and on a full disk."""
-    handle.seek(0)
-    return handle.read().decode(errors="replace").strip() or "another process"
-
-
-def _sign(handle: FileIO) -> None:
-    """Write who holds a lock, for waiting processes."""
+def _wait(handle: FileIO, mode: int, wait_s: float, busy: str) -> None:
+    end_s, has_logged = time.monotonic() + wait_s, False
+    while True:
+        try:
+            fcntl.flock(handle, mode | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            handle.seek(0)  # its name is missing between locking and signing, and on a full disk
+            holder = handle.read().decode(errors="replace").strip() or "another process"
+        message = busy.replace("HOLDER", holder)
+        if time.monotonic() >= end_s:
+            raise StoreError(message)
+        if not has_logged:
+            log.info("waiting: %s", message)
+            has_logged = True
+        time.sleep(POLL_S)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    _write_holder(handle, f"process {os.getpid()} on {platform.node()}, started {started}\n".encode())
-
-
-def _write_holder(handle: FileIO, text: bytes) -> None:
-    with contextlib.suppress(OSError):  # on a full disk the lock works without a name
+    with contextlib.suppress(OSError):
         handle.truncate(0)
-        handle.write(text)
+        handle.write(f"process {os.getpid()} on {platform.node()}, started {started}\n".encode())
 
 
 def existing_folder(path: Path) -> Path:

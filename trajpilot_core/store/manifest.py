@@ -6,7 +6,6 @@
     artifacts/<stage>/<key>/sources.json           digests of the input files by take
     artifacts/<stage>/<key>/data-<sha256>.*        immutable files
     artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, next to its data
-    artifacts/<stage>/packs/<sha256>.parquet       derived, disposable
 
 Every JSON document contains its own digest, because a flipped digit would otherwise go unnoticed.
 """
@@ -22,14 +21,13 @@ from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, RunRecord
 from schemas.base import Record, fingerprint
 from trajpilot_core.errors import InputError, StoreError, VersionError
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.store.files import Folder, naming_failures
+from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
-from trajpilot_core.store.parquet import Readable
 
 FORMAT = 1
 ARTIFACTS = "artifacts"
 CURRENT = "current"
-SHARDS, PACKS = "shards", "packs"
+SHARDS = "shards"
 MANIFEST, RECORD = "manifest.json", "record.json"
 RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""
@@ -109,10 +107,7 @@ def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
     """
     manifest = read_sealed(folder, Manifest, manifest_path(stage, key))
     if manifest is not None and (manifest.format != FORMAT or manifest.stage != stage or manifest.key != key):
-        raise VersionError(
-            f"{folder.url}/{manifest_path(stage, key)} is of format {manifest.format}, stage {manifest.stage}, key "
-            f"{manifest.key[:12]}; expected format {FORMAT}, stage {stage}, key {key[:12]}; {OTHER_VERSION}"
-        )
+        raise VersionError(f"{folder.url}/{manifest_path(stage, key)} is of another format or key; {OTHER_VERSION}")
     return manifest
 
 
@@ -203,38 +198,20 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
 def verified_bytes(folder: Folder, base: str, file: FileEntry) -> bytes:
     """Read a whole file and check its digest before it is parsed.
 
-    Raises:
-        StoreError: missing, or not the committed bytes.
-    """
-    content = folder.read(f"{base}/{file.name}")
-    _compare(f"{folder.url}/{base}/{file.name}", hashlib.sha256(content).hexdigest(), file)
-    return content
-
-
-def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
-    """Return a file with a verified digest: its local path, or its bytes from an object store.
-
     Page checksums do not cover page headers and the footer, so the whole file is hashed whenever it is opened
     (docs/decisions/store.md has the cost).
 
     Raises:
         StoreError: missing, or not the committed bytes.
     """
-    path = folder.local(f"{base}/{file.name}")
-    if path is None:
-        return verified_bytes(folder, base, file)
-    with naming_failures("read", path), path.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    _compare(str(path), digest, file)
-    return path
-
-
-def _compare(where: str, digest: str, file: FileEntry) -> None:
+    content = folder.read(f"{base}/{file.name}")
+    digest = hashlib.sha256(content).hexdigest()
     if digest != file.sha256:
         raise StoreError(
-            f"{where} is damaged: sha256 is {digest[:12]}, committed was {file.sha256[:12]}; "
+            f"{folder.url}/{base}/{file.name} is damaged: sha256 is {digest[:12]}, committed was {file.sha256[:12]}; "
             "`verify --repair` drops damaged outputs, the next run recomputes them"
         )
+    return content
 
 
 def entry_of(kind: str, files: Sequence[FileEntry]) -> Entry:

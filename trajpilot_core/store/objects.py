@@ -4,18 +4,16 @@ s3fs does the work. `Objects` adds two things: one rule for what is tried again 
 body with a wrong checksum, and its loops multiply the time-outs), and a sentence for every failure.
 """
 
-import contextlib
 import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.files import NO_SPACE, advice
-from trajpilot_core.store.locations import NAME, Location, check_relative
+from trajpilot_core.store.locations import Location
 
 try:
     from aiohttp import ClientError as BodyError
@@ -112,9 +110,9 @@ class Objects:
             raise FileNotFoundError(path)
         return entry
 
-    def ls(self, path: str) -> list[dict[str, Any]]:
+    def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
         """Return the objects and folders directly below a prefix."""
-        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=True)))
+        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=detail)))
 
     def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
         """Return every object below a prefix, by its path."""
@@ -205,62 +203,3 @@ def _reason(error: Exception) -> str:
         return f"{text}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
     again = f"{len(WAITS_S) + 1} attempts failed, nothing committed is lost"
     return f"{text}; {again}: run again when the store answers"
-
-
-@dataclass(frozen=True)
-class ObjectFolder:
-    """A prefix of a bucket."""
-
-    url: str
-    system: Objects
-    prefix: str
-
-    def _at(self, path: str) -> str:
-        return f"{self.prefix}/{check_relative(path)}"
-
-    def local(self, path: str) -> Path | None:
-        """Return None: there are no local files."""
-        check_relative(path)
-        return None
-
-    def read(self, path: str) -> bytes:
-        """Return the whole object."""
-        try:
-            return self.system.cat_file(self._at(path))
-        except FileNotFoundError as error:
-            raise StoreIOError(f"cannot read {self.url}/{path}: {error}") from error
-
-    def size(self, path: str) -> int | None:
-        """Return the size in bytes; None where there is no such object."""
-        try:
-            return int(self.system.info(self._at(path))["size"])
-        except FileNotFoundError:
-            return None
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Write the whole object, replacing any older one."""
-        try:
-            self.system.put(self._at(path), content)
-        except FileNotFoundError as error:
-            raise StoreIOError(f"cannot write {self.url}/{path}: {error}") from error
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Write the object unless one exists; True where this call made it."""
-        try:
-            self.system.put(self._at(path), content, "create")
-        except FileExistsError:
-            return False
-        return True
-
-    def remove(self, path: str) -> None:
-        """Remove the object if it exists."""
-        with contextlib.suppress(FileNotFoundError):
-            self.system.remove(self._at(path))
-
-    def names(self, path: str) -> list[str]:
-        """Return the sorted names below a prefix that `check_name` allows."""
-        try:
-            entries = self.system.ls(self._at(path))
-        except FileNotFoundError:
-            return []
-        return sorted(filter(NAME.fullmatch, (entry["name"].rpartition("/")[2] for entry in entries)))

@@ -1,12 +1,9 @@
-"""Reading committed entries, of this and of earlier outputs: every byte is verified against the manifest first.
-
-A pack is one Parquet file of all shards of a table, sorted by take: derived, disposable, rebuilt where missing, because
-reading 2,549 small files takes 8.6 s, one file 1.2 s (docs/decisions/store.md).
-"""
+"""Reading committed entries, of this and of earlier outputs: every byte is verified against the manifest first."""
 
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,80 +11,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord
-from schemas.base import Record
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.manifest import (
     ARTIFACTS,
     CURRENT,
-    PACKS,
     SHARDS,
+    current_key,
     current_manifest,
     is_of_shard,
     read_manifest,
     read_run_record,
-    read_sealed,
-    seal,
     stage_folder,
     unless_damaged,
     verified_bytes,
-    verified_file,
-    write_data,
 )
-from trajpilot_core.store.parquet import Readable, open_parquet, read_table, read_vectors, tables_bytes
+from trajpilot_core.store.parquet import read_table, vectors_of
 from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
 
-SPECIAL = {CURRENT, SHARDS, PACKS}
+SPECIAL = {CURRENT, SHARDS}
 """Names in a stage's folder that are not keys."""
-
-
-class Pack(Record):
-    """Label of a pack. The file is a separate field, because the `sha256` of a sealed record is that of the record."""
-
-    file: FileEntry
-
-
-def pack_label(stage: str, entry: Entry) -> str:
-    """Return the path of the label of a sharded table's pack, relative to the root."""
-    return f"{stage_folder(stage)}/{PACKS}/{entry.fingerprint}.json"
-
-
-def known_pack(folder: Folder, stage: str, entry: Entry) -> FileEntry | None:
-    """Return the pack that the label of a table names; None where there is none; StoreError where it is damaged."""
-    label = read_sealed(folder, Pack, pack_label(stage, entry))
-    return None if label is None else label.file
-
-
-def pack_of(folder: Folder, stage: str, entry: Entry) -> Readable:
-    """Return the verified pack of a sharded table; rebuild it from the verified shards where it is missing or damaged.
-
-    Raises:
-        StoreError: the table has no shard, or a shard is missing or damaged.
-    """
-    if not entry.files:
-        raise StoreError(f"{stage} has no shards; see {stage}.rejects and the rejects of earlier stages")
-    try:
-        packed = known_pack(folder, stage, entry)
-        if packed is not None:
-            return verified_file(folder, stage_folder(stage), packed)
-    except StoreError:
-        folder.remove(pack_label(stage, entry))
-    return _build(folder, stage, entry, pack_label(stage, entry))
-
-
-def _build(folder: Folder, stage: str, entry: Entry, label: str) -> Readable:
-    base = stage_folder(stage)
-    with open_parquet(verified_file(folder, base, entry.files[0])) as first:
-        schema = first.schema_arrow
-    content = tables_bytes(_shards(folder, base, entry), schema)
-    packed = write_data(folder, stage, PACKS, "parquet", content, entry.rows)
-    folder.replace(label, seal(Pack(file=packed)))
-    return verified_file(folder, base, packed)
-
-
-def _shards(folder: Folder, base: str, entry: Entry) -> Iterator[pa.Table]:
-    for file in entry.files:
-        yield read_table(verified_file(folder, base, file))
 
 
 @dataclass(frozen=True)
@@ -104,12 +47,11 @@ class Inputs:
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read and verify a declared table; StoreError where it is not declared, not a table, or damaged."""
         producer, entry = self._find(name, "table")
-        return read_table(table_file(self.folder, producer, entry), columns)
+        return read_stored(self.folder, producer, entry, columns)
 
     def vectors(self, name: str, column: str) -> NDArray[np.generic]:
         """Read a fixed-size vector column of a declared table into one (N, D) array, rows as in `table`."""
-        producer, entry = self._find(name, "table")
-        return read_vectors([table_file(self.folder, producer, entry)], column)
+        return vectors_of(self.table(name, [column]), column)
 
     def models(self, name: str) -> Models:
         """Open a declared entry of models; the file of a model is read and verified on demand."""
@@ -174,20 +116,25 @@ def refuse_mixed(inputs: Inputs, manifests: Mapping[str, Manifest], where: str) 
                 )
 
 
-def table_file(folder: Folder, stage: str, entry: Entry) -> Readable:
-    """Return the verified Parquet file of a table; for a sharded table its pack, built where it is missing.
+def read_stored(folder: Folder, stage: str, entry: Entry, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read and verify a table; the files of its shards, if it has any, one after the other.
 
     Raises:
-        StoreError: a file is missing or damaged.
+        StoreError: the table has no shard, or a file is missing or damaged.
     """
-    if len(entry.files) == 1:
-        return verified_file(folder, stage_folder(stage), entry.files[0])
-    return pack_of(folder, stage, entry)
+    if not entry.files:
+        raise StoreError(f"{stage} has no shards; see {stage}.rejects and the rejects of earlier stages")
+
+    def read(file: FileEntry) -> pa.Table:
+        return read_table(verified_bytes(folder, stage_folder(stage), file), columns)
+
+    with ThreadPoolExecutor() as pool:  # a table may have thousands of shards, each an object of a store
+        return pa.concat_tables(pool.map(read, entry.files))
 
 
 def read_entry_table(folder: Folder, manifest: Manifest, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a table of a manifest, outside any stage (for status pages and tests)."""
-    return read_table(table_file(folder, manifest.stage, _entry(manifest, name)), columns)
+    return read_stored(folder, manifest.stage, _entry(manifest, name), columns)
 
 
 def read_entry_document(folder: Folder, manifest: Manifest, name: str) -> bytes:
@@ -227,14 +174,10 @@ def current_manifests(folder: Folder, stages: Iterable[str]) -> dict[str, Manife
 
 
 def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
-    """Yield the readable manifests of a stage: the current one, then the others, latest first."""
-    current = unless_damaged(current_manifest, folder, stage)
-    if current is not None:
-        yield current
-    first = None if current is None else current.key
-    dated = [key for key, _ in run_records_of(folder, stage)]
-    for key in [*dated, *sorted(set(keys_of(folder, stage)) - set(dated))]:
-        manifest = None if key == first else unless_damaged(read_manifest, folder, stage, key)
+    """Yield the readable manifests of a stage, the current one first."""
+    current = unless_damaged(current_key, folder, stage)
+    for key in sorted(keys_of(folder, stage), key=lambda key: (key != current, key)):
+        manifest = unless_damaged(read_manifest, folder, stage, key)
         if manifest is not None:
             yield manifest
 
@@ -252,7 +195,7 @@ def made_from(folder: Folder, outputs: Iterable[Manifest]) -> list[Manifest]:
     holder: dict[tuple[str, str], Manifest] = {}
     for manifest in (manifest for stage in stages_of(folder) for manifest in manifests_of(folder, stage)):
         for name, entry in manifest.entries.items():
-            holder.setdefault((name, entry.fingerprint), manifest)  # the current one, else the latest
+            holder.setdefault((name, entry.fingerprint), manifest)  # the current one, else any
     used: dict[tuple[str, str], Manifest] = {}
     waiting = deque(outputs)
     while waiting:

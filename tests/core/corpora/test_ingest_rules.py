@@ -356,5 +356,5 @@ def test_a_run_that_is_not_there_stops_ingest_where_it_is_planned(corpus: EgoExo
     root = corpus.write()
     list_sources(root, SMALL.replace(splits_of=other))
     gone = SMALL.replace(splits_of=other.replace(place=str(root)))
-    with pytest.raises(InputError, match=r"ingest\.splits_of: there is no output of the stage ingest under"):
+    with pytest.raises(InputError, match=r"ingest\.splits_of: no output of the stage ingest under"):
         list_sources(root, gone)

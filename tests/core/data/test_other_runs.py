@@ -133,8 +133,8 @@ def test_a_place_that_has_no_such_run_is_an_error_that_names_the_setting_before_
     root: Path, tmp_path: Path
 ) -> None:
     for place, words in (
-        (str(tmp_path / "nowhere"), "there is no output of the stage ingest under"),
-        ("../up", "contains '..'"),
+        (str(tmp_path / "nowhere"), "no output of the stage ingest under"),
+        ("../up", "is no address of a folder"),
         ("gs://bucket/run", "has the protocol 'gs'; allowed are file, s3"),
     ):
         with pytest.raises(InputError, match=rf"^ingest\.splits_of: .*{re.escape(words)}"):

@@ -38,10 +38,8 @@ def leaking(read: Callable[[Shots, torch.Tensor], torch.Tensor]) -> ShotMethod:
 
 LEAKS: dict[str, ShotMethod] = {
     "pixels of the shot": leaking(lambda shots, rows: shots.shot[rows]),
-    "duration": leaking(lambda shots, rows: shots.seconds[rows]),
     "text": leaking(lambda shots, rows: shots.labels[rows]),
     "details": leaking(lambda shots, rows: shots.made[rows]),
-    "evidence": leaking(lambda shots, rows: shots.evidence[rows]),
 }
 
 

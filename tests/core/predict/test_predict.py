@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from once import Worlds
 from pi3_fixture import pi3_package
-from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
+from predict_fixture import Ready, ready, same_as_the_evaluation
 from video_fixture import in_process
 
 import trajpilot_core as tp
@@ -231,7 +231,7 @@ def test_a_root_without_scorers_is_refused_with_the_stage_to_run(soak_root: Read
     shutil.copytree(Path(soak_root.run.root, "artifacts"), tmp_path / "artifacts")
     shutil.rmtree(tmp_path / "artifacts" / "scorer")
     with pytest.raises(StoreError, match=r"needs .scorers. of stage scorer.*run scorer first"):
-        open_trained(str(tmp_path), LOCAL)
+        open_trained(str(tmp_path))
 
 
 def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(soak_root: Ready) -> None:

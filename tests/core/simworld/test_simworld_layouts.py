@@ -161,7 +161,7 @@ def run_stages(root: Path, corpus: Written) -> Run:
     ran = Run(corpus, {})
     for name in names:
         execute(stages[name], config, run, stages)
-        folder = open_folder(run.root, run.protocols)
+        folder = open_folder(run.root)
         manifest = current_manifest(folder, name)
         for entry in manifest.entries:
             ran.tables[entry] = read_entry_table(folder, manifest, entry)

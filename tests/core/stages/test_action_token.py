@@ -160,11 +160,11 @@ def some_models(events: ActionEvents) -> TokenModels:
 
 
 def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: ActionEvents) -> None:
-    """Planted: a token with the action, its text, its duration or its head motion in it, and the oracle's."""
+    """Planted: a token with the action, its text or its head motion in it, and the oracle's."""
     models, rows = some_models(events), events.rows(TEST)
     check_sight(TOKEN_METHODS, models, events, rows)
     honest, oracle = (next(one for one in TOKEN_METHODS if one.id == id_) for id_ in ("no_traj", "oracle"))
-    for field in ("labels", "classes", "seconds", "motions"):
+    for field in ("labels", "classes", "motions"):
 
         def peeks(maker: TokenMaker, events: ActionEvents, rows: torch.Tensor, field: str = field) -> EventAnswers:
             seen = getattr(events, field)[rows].float().reshape(len(rows), -1)

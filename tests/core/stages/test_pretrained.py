@@ -274,7 +274,7 @@ def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may
     ):
         said = fails(root, memory, config.replace(alignment=config.alignment.replace(**change)))
         assert [part for part in words if part not in said] == []
-    away = config.alignment.pretrained.replace(place="s3://bucket/run")
+    away = config.alignment.pretrained.replace(place="gs://bucket/run")
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
-    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3'; allowed are file"):
-        run_world(root, whole(), away_too, until="alignment", protocols=("file",))
+    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 'gs'; allowed are file"):
+        run_world(root, whole(), away_too, until="alignment")

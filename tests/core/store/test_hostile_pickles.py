@@ -10,7 +10,7 @@ import pytest
 import torch
 from hostile import Marker
 
-from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord, ShardRecord
+from schemas.artifacts import Manifest, RunRecord, ShardRecord
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import CHECKPOINT
 from trajpilot_core.encoders.text.egovlp import read_checkpoint
@@ -22,7 +22,6 @@ from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.inventory import INVENTORY, load_inventory
 from trajpilot_core.store.manifest import Pointer, unseal
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.reading import Pack, pack_label, pack_of
 from trajpilot_core.store.tensors import parse_tensors
 from trajpilot_core.training.checkpoint import NAME as PROGRESS
 from trajpilot_core.training.checkpoint import read_progress
@@ -59,21 +58,12 @@ def put(folder: Path, name: str, content: bytes) -> Path:
     return path
 
 
-def read_pack(folder: Path, content: bytes) -> None:
-    """The label of a pack is removed where it is damaged; then its shards are missed."""
-    shard = FileEntry(name="shards/x/data.parquet", sha256="0" * 64, bytes=1, rows=1)
-    entry = Entry(kind="table", files=(shard,), fingerprint="f" * 64, rows=1)
-    put(folder, pack_label("features", entry), content)
-    pack_of(LocalFolder(str(folder)), "features", entry)
-
-
 REFUSING: dict[str, Callable[[Path, bytes], object]] = {
     "table": lambda folder, content: read_table(content),
     "tensors": lambda folder, content: parse_tensors(content),
-    "pack": read_pack,
     **{
         kind.__name__: lambda folder, content, kind=kind: unseal(kind, content, "here")
-        for kind in (Manifest, ShardRecord, Pointer, RunRecord, Pack)
+        for kind in (Manifest, ShardRecord, Pointer, RunRecord)
     },
     "checkpoint of a training": lambda folder, content: read_progress(put(folder, PROGRESS, content).parent),
     **{
@@ -95,7 +85,7 @@ def test_a_hostile_file_is_refused_by_name_or_forgotten_where_it_can_be_made_aga
             pytest.fail(f"read as a {place}: {read(tmp_path / place, content)}")
     for name in (INVENTORY, LAST):
         put(root, name, content)
-    assert load_inventory(LocalFolder(str(root)), "", ("file",)).seen == {}
+    assert load_inventory(LocalFolder(str(root)), "").seen == {}
     assert recall_run(str(root)) is None
     assert not marker.exists()
     run_it(form, content)

@@ -28,8 +28,8 @@ from trajpilot_core.store.files import LocalFolder, open_folder
 from trajpilot_core.store.inventory import ABSENT, UNREADABLE, Inventory, digests, load_inventory, save_inventory
 from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.lock import require_free_space
-from trajpilot_core.store.manifest import seal, unseal, verified_bytes, verified_file, write_data
-from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
+from trajpilot_core.store.manifest import seal, unseal, verified_bytes, write_data
+from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, table_bytes, tables_bytes, vectors_of
 from trajpilot_core.store.tensors import parse_tensors, tensors_bytes
 
 WIDTH = 8
@@ -71,15 +71,13 @@ def test_parquet_layout_is_as_documented() -> None:
     assert columns["times_s.list.element"].statistics is None
 
 
-def test_vectors_of_several_files_are_read_into_one_array(tmp_path: Path) -> None:
-    tables, files = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)], [tmp_path / f"{k}.parquet" for k in range(3)]
-    for file, table in zip(files, tables, strict=True):
-        file.write_bytes(table_bytes(table))
-    vectors = read_vectors(files, "vector")
-    whole = pa.concat_tables(tables).column("vector").combine_chunks()
-    np.testing.assert_array_equal(vectors, whole.flatten().to_numpy().reshape(-1, WIDTH))
-    assert vectors.dtype == np.float16
-    assert read_vectors(files[1:2], "vector").shape == (0, WIDTH)
+def test_vectors_of_several_chunks_become_one_array() -> None:
+    tables = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)]
+    whole = pa.concat_tables(tables)
+    vectors = vectors_of(whole, "vector")
+    flat = whole.column("vector").combine_chunks().flatten().to_numpy()
+    np.testing.assert_array_equal(vectors, flat.reshape(-1, WIDTH), strict=True)
+    assert vectors_of(tables[1], "vector").shape == (0, WIDTH)
 
 
 def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
@@ -87,21 +85,9 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
     with pytest.raises(StoreError, match="no column wrong; it has take_id"):
         read_table(content, ["wrong"])
     with pytest.raises(StoreError, match="not a vector of fixed size"):
-        read_vectors([content], "times_s")
+        vectors_of(some_table(3), "times_s")
     with pytest.raises(StoreError, match="not a Parquet file"):
         read_table(b"PAR1 nonsense PAR1")
-    with pytest.raises(StoreError, match="has the columns"):
-        tables_bytes([some_table(1), pa.table({"a": [1]})], SCHEMA)
-
-
-def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is_made() -> None:
-    tables = [some_table(ROW_GROUP, number) for number in range(10)]
-    whole = tables_bytes(tables, SCHEMA)
-    assert tables_bytes(tables, SCHEMA, len(whole)) == whole
-    left = iter(tables)
-    with pytest.raises(StoreError, match="bytes after 24,576 rows; one file may have"):
-        tables_bytes(left, SCHEMA, len(whole) // 4)
-    assert len(list(left)) == 7
 
 
 def test_a_table_in_parts_is_the_table_as_a_whole(tmp_path: Path) -> None:
@@ -141,11 +127,11 @@ def test_flipped_bits_are_all_noticed_by_the_readers_of_training(tmp_path: Path)
     entry = write_data(folder, "s", "k", "parquet", content, 0)
     path = tmp_path / "artifacts/s" / entry.name
     old = path.stat()
-    for read in [verified_file, verified_bytes] * 100:
+    for _ in range(200):
         path.write_bytes(flipped(content, chance.randrange(8 * len(content))))
         os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))  # as a failing disk does it
         with pytest.raises(StoreError, match="damaged"):
-            read(folder, "artifacts/s", entry)
+            verified_bytes(folder, "artifacts/s", entry)
 
 
 def test_page_checksums_alone_notice_what_a_plain_reader_believes() -> None:
@@ -188,8 +174,6 @@ def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_th
             check_source_path(path)
     for address, url in (("runs", "runs"), ("/a/b/", "/a/b"), ("file:///a/b", "/a/b"), ("s3://b/c/", "s3://b/c")):
         assert parse_location(address).url() == url
-    with pytest.raises(StoreError, match="allowed are file"):
-        parse_location("s3://bucket", ("file",))
 
 
 def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> None:
@@ -204,22 +188,6 @@ def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> Non
             getattr(folder, write)(*arguments)
     assert outside.read_text() == "untouched"
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["a", "a/b", "a/b/root", "a/x"]
-
-
-def test_links_that_leave_the_root_are_refused(tmp_path: Path) -> None:
-    outside, root = tmp_path / "outside", tmp_path / "root"
-    outside.mkdir()
-    (outside / "secret").write_text("secret")
-    root.mkdir()
-    (root / "door").symlink_to(outside)
-    (root / "file").symlink_to(outside / "secret")
-    folder = LocalFolder(str(root))
-    with pytest.raises(StoreError, match="through a link"):
-        folder.replace("door/x", b"evil")
-    with pytest.raises(StoreError, match="is a link out of the root"):
-        folder.read("file")
-    folder.replace("file", b"ours")
-    assert (outside / "secret").read_text() == "secret"
 
 
 def test_create_lets_exactly_one_of_many_writers_win(tmp_path: Path) -> None:
@@ -264,7 +232,7 @@ def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path
         (data / name).write_text(name)
 
     def loaded() -> Inventory:
-        return load_inventory(folder, str(data), ("file",))
+        return load_inventory(folder, str(data))
 
     first, second = loaded(), loaded()
     found = digests(first, ["a", "gone", "sub", "../a", "a\0", str(data / "a")], workers=2)

@@ -26,7 +26,7 @@ from trajpilot_core.stages.features import first_there
 from trajpilot_core.store import objects
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.damage import verify
-from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.files import ObjectFolder, open_folder
 from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.video.isolate import local_copies
@@ -161,7 +161,7 @@ def test_a_conflict_is_tried_again_and_a_failed_condition_means_somebody_was_fir
     monkeypatch.setattr(objects, "WAITS_S", (0.0, 0.0))
     system = Mock()
     system.pipe_file.side_effect = answers
-    assert objects.ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p").create("x", b"content") is made
+    assert ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p").create("x", b"content") is made
     assert system.pipe_file.call_count == len(answers)
 
 
@@ -178,7 +178,7 @@ def test_a_corpus_on_s3_is_hashed_once_and_looked_at_after(bucket: str, tmp_path
     system = s3fs.S3FileSystem(skip_instance_cache=True)
     data = bucket.replace("root", "data")
     system.pipe_file(f"{data}/a.txt", b"hello")
-    inventory = load_inventory(open_folder(str(tmp_path)), data, ("file", "s3"))
+    inventory = load_inventory(open_folder(str(tmp_path)), data)
     found = digests(inventory, ["a.txt", "gone.txt"], workers=2)
     assert found["a.txt"].startswith("2cf24dba")
     assert found["gone.txt"] == ABSENT

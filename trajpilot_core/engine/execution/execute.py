@@ -47,7 +47,6 @@ from trajpilot_core.store.manifest import (
     stage_folder,
     unless_damaged,
     verified_bytes,
-    verified_file,
 )
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import Inputs
@@ -115,10 +114,10 @@ def execute(
         StoreError: an input is missing or damaged, the stage broke its declaration, or work elsewhere failed.
         InputError: the stage rejects more than RunOptions.max_reject_ratio, or its files change while it runs.
     """
-    with in_use(run.root, GC_WAIT_S, run.protocols), stage_lock(run.root, stage.name, run.protocols):
+    with in_use(run.root, GC_WAIT_S), stage_lock(run.root, stage.name):
         clock = time.monotonic()
-        folder = open_folder(run.root, run.protocols)
-        inventory = load_inventory(folder, run.data_root, run.protocols)
+        folder = open_folder(run.root)
+        inventory = load_inventory(folder, run.data_root)
         resolved = resolve_stage(folder, stage, config, run, stages)
         digest_of = digests(inventory, paths_of(resolved), workers=run.workers, progress=progress)
         save_inventory(folder, inventory)
@@ -185,7 +184,7 @@ def _counts(folder: Folder, manifest: Manifest) -> tuple[CorpusCount, ...]:
     entry = manifest.entries.get(COUNTS)
     files = () if entry is None else entry.files
     base = stage_folder(manifest.stage)
-    return tuple(row for file in files for row in rows_of(CorpusCount, read_table(verified_file(folder, base, file))))
+    return tuple(row for file in files for row in rows_of(CorpusCount, read_table(verified_bytes(folder, base, file))))
 
 
 def _outcome(
@@ -366,7 +365,7 @@ def _about(folder: Folder, stage: str, models: Entry) -> dict[str, str]:
 
 
 def _rejects_of(folder: Folder, stage: str, files: Sequence[FileEntry]) -> list[Reject]:
-    tables = [read_table(verified_file(folder, stage_folder(stage), file)) for file in files]
+    tables = [read_table(verified_bytes(folder, stage_folder(stage), file)) for file in files]
     return rows_of(Reject, pa.concat_tables([arrow_schema(Reject).empty_table(), *tables]))
 
 

@@ -173,9 +173,9 @@ def compute_group(
             f"stage {stage.name} has version {stage.version} here but {group.version} in the parent run; bring both "
             "checkouts to the same state and run again"
         )
-    with in_use(run.root, GC_WAIT_S, run.protocols):
-        folder = open_folder(run.root, run.protocols)
-        inventory = load_inventory(folder, run.data_root, run.protocols)
+    with in_use(run.root, GC_WAIT_S):
+        folder = open_folder(run.root)
+        inventory = load_inventory(folder, run.data_root)
         resolved = resolve_stage(folder, stage, config, run, stages)
         resolved = replace(
             resolved, sources=tuple(source for source in resolved.sources if source.shard in group.shards)

@@ -27,7 +27,7 @@ from trajpilot_core.store.manifest import (
     shard_path,
     stage_folder,
     unless_damaged,
-    verified_file,
+    verified_bytes,
 )
 from trajpilot_core.store.parquet import read_table
 
@@ -110,7 +110,7 @@ def _files_named(folder: Folder, record: ShardRecord) -> set[str]:
     """Return the files that the rejects of a shard name; {""}, which matches no file, where the table is damaged."""
     base = stage_folder(record.stage)
     try:
-        tables = [read_table(verified_file(folder, base, file), ["source_file"]) for file in record.rejects.files]
+        tables = [read_table(verified_bytes(folder, base, file), ["source_file"]) for file in record.rejects.files]
     except StoreError:
         return {""}
     return {spelled(path) for table in tables for path in table["source_file"].to_pylist() if path is not None}

@@ -134,8 +134,8 @@ def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions
         InputError: a selected stage does not exist.
     """
     chosen = selected_of(stages, run)
-    folder = open_folder(run.root, run.protocols)
-    inventory = load_inventory(folder, run.data_root, run.protocols)
+    folder = open_folder(run.root)
+    inventory = load_inventory(folder, run.data_root)
     context = PlanContext(folder, inventory, stages, config, run, producers(stages))
     rows: dict[str, PlanRow] = {}
     for stage in (declared.under(config) for declared in stages.values()):
@@ -246,7 +246,7 @@ class StatusRow:
 
 def status(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[StatusRow]:
     """Return the state of every stage, in order; sizes and times of files are checked, files are not read."""
-    folder = open_folder(run.root, run.protocols)
+    folder = open_folder(run.root)
     return [_status_row(folder, row) for row in plan(stages, config, run)]
 
 
