@@ -163,5 +163,6 @@ class VideoMotionsConfig(TrajectoryConfig):
     source: VideoSourceName = "pi3"
     """Source of poses: the video, by Pi3 or visual odometry."""
     span: Literal["segment"] = "segment"
+    """The segments themselves."""
     scale: Literal["auto", "rms", "raw"] = "raw"
     """Lengths are kept as estimated; the table also converts them to the unit of the pose files."""
