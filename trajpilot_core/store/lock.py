@@ -110,6 +110,8 @@ def _wait(handle: FileIO, mode: int, wait_s: float, busy: str) -> None:
             log.info("waiting: %s", message)
             has_logged = True
         time.sleep(POLL_S)
+    if mode == fcntl.LOCK_SH:
+        return
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):
         handle.truncate(0)

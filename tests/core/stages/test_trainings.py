@@ -223,7 +223,7 @@ def shared(root: Path, memory: Memory, name: str) -> list[str]:
     stages, labels = stages_on(memory), list[str]()
 
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
-        groups = share_out(work, job, pending, 600.0, workers=10)
+        groups = share_out(work, job, pending, 600.0)
         config, given = handed(work, job, SETTINGS)
         for group in groups:
             labels.append(group.label())
