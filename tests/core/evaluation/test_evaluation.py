@@ -141,14 +141,6 @@ def test_rows_or_seeds_with_different_windows_are_neither_compared_nor_averaged(
     assert not [m for m in metric_rows(blocks, "x", CFG) if m.seed is None]
 
 
-def test_captures_of_several_takes_widen_the_intervals(blocks: Predictions) -> None:
-    apart = {take: take for take in blocks.take_ids}
-    assert metric_rows(blocks, "x", CFG, apart) == []
-    rows = metric_rows(blocks, "x", CFG, {take: f"c{i // 4}" for i, take in enumerate(blocks.take_ids)})
-    assert {m.cluster for m in rows} == {"capture"}
-    assert {m.n_takes for m in rows} == {3}
-
-
 def test_gate_rows_obey_the_identity(blocks: Predictions) -> None:
     rows = gate_rows(blocks)
     assert len(rows) == 2 * 7

@@ -78,7 +78,7 @@ class Results:
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
     """Select the metrics that are printed, and the rows that do not count as trained."""
     undertrained = undertrained_rows(judgements, {row.id: row.models for row in METHODS})
-    kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
+    kept = tuple(m for m in metrics if m.seed is None)
     return Results(kept, undertrained)
 
 
