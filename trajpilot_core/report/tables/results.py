@@ -170,12 +170,6 @@ def all_tables(results: Results) -> list[Table]:
     return filled_tables(results, specs)
 
 
-def ablations() -> dict[str, list[str]]:
-    """Return row -> its ablations."""
-    whole = dict.fromkeys(row.part_of for row in METHODS if row.part_of)
-    return {id_: [row.id for row in METHODS if row.part_of == id_] for id_ in whole if id_}
-
-
 def attribution_tables(results: Results) -> list[Table]:
     """Return the tables of differences: the plain mean of the horizons, then the rest; empty without the rows."""
     tables = []
