@@ -1,4 +1,4 @@
-"""Commands on finished runs: `compare`, `export`, `paper`, `poses step`."""
+"""Commands on finished runs: `compare`, `paper`, `poses step`."""
 
 import math
 from collections.abc import Sequence
@@ -20,26 +20,6 @@ if TYPE_CHECKING:
 
 measuring = typer.Typer(help="Pose sources: unit of length.", no_args_is_help=True)
 SHOWN = 5
-
-
-def export(
-    root: Annotated[str, typer.Option("--root", help="Root of a finished run.")] = "runs/demo",
-    out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("export"),
-    table: Annotated[
-        list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
-    ] = [],  # noqa: B006
-) -> None:
-    """Write tables and predictions of a finished run as Parquet and CSV."""
-    from trajpilot_core.exported import default_tables, export_tables
-    from trajpilot_core.opened import open_run
-
-    run, console = open_run(root), Console()
-    exported = export_tables(run, table or default_tables(run), out)
-    if exported.warning:
-        say(console, exported.warning)
-    for entry in exported.tables:
-        say(console, f"{entry.name}: {entry.rows:,} rows of {entry.stage}: {', '.join(entry.files)}")
-    say(console, f"{out}: {len(exported.tables)} tables, described in export.json")
 
 
 def paper(
