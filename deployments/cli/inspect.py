@@ -122,12 +122,7 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
 
 
 def asked(
-    root: str,
-    data: str | None,
-    recipe: str | None,
-    changes: list[str],
-    device: str,
-    **more: object,
+    root: str, data: str | None, recipe: str | None, changes: list[str], device: str, **more: object
 ) -> tuple[PipelineConfig, RunOptions]:
     """Return settings and options for a command: its own settings, data and device, else those of the last run here.
 

@@ -159,9 +159,7 @@ def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> N
 
 
 @pytest.mark.parametrize("ahead", [4, 12])
-def test_without_a_worker_the_run_computes_every_group_the_last_first_and_only_a_few_wait_before_it(
-    ahead: int,
-) -> None:
+def test_without_a_worker_the_run_computes_every_group_the_last_first_and_only_a_few_wait_before_it(ahead: int) -> None:
     pool, started = Pool({number: ["waits"] for number in range(1, 13)}), list[int]()
 
     def noting(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:

@@ -19,11 +19,7 @@ from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionCollector, Predictions
-from trajpilot_core.evaluation.tables import (
-    gate_rows,
-    metric_rows,
-    outcome_table,
-)
+from trajpilot_core.evaluation.tables import gate_rows, metric_rows, outcome_table
 from trajpilot_core.stages import evaluation as stage
 
 CFG = CompletedEvaluation(bootstrap=300)

@@ -11,14 +11,7 @@ from shots_fixture import CFG, Shown, fitted, shares, some_shots, untrained, wit
 
 from trajpilot_core.data.events import TEST, TRAIN, Shots, refuse_late
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.event_rows import (
-    SHOT_ROWS,
-    OutcomeModels,
-    ShotMethod,
-    check_sight,
-    not_run,
-    permuted,
-)
+from trajpilot_core.evaluation.event_rows import SHOT_ROWS, OutcomeModels, ShotMethod, check_sight, not_run, permuted
 from trajpilot_core.retrieval.events import find_events
 from trajpilot_core.training.event_scorer import EventAnswers
 

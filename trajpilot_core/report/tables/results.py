@@ -16,17 +16,7 @@ from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.paper import published
-from trajpilot_core.report.tables.table import (
-    NOTHING,
-    Cell,
-    Table,
-    Value,
-    grouped,
-    marked,
-    number,
-    row_label,
-    row_name,
-)
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, grouped, marked, number, row_label, row_name
 
 EVERY_POOLING = ("none", "plain", "sample")
 MEANS = ("plain", "sample")
