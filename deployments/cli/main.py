@@ -25,7 +25,6 @@ for function in (
     *(upkeep.verify, upkeep.gc, doctor.doctor, finished.compare, finished.paper, predict.predict),
 ):
     app.command()(function)
-app.add_typer(finished.measuring, name="poses")
 app.add_typer(vlm.asking, name="vlm")
 
 
