@@ -109,7 +109,8 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     if known:  # time and disk of all, memory of the largest
         seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
         most = max(known, key=lambda name: known[name].memory or 0)
-        memory = f", {size_text(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
+        peak = known[most].memory
+        memory = f", {size_text(peak)} of memory at most ({most})" if peak else ""
         about = "about" if all(row.bound == "exactly" for row in todo) else "up to"
         text = f"total: {about} {time(seconds)} and {size_text(size)} of disk{memory}"
     if known and unknown:

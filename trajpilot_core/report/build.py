@@ -6,7 +6,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from schemas.config import CompletedReport
-from schemas.features import released_note
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Judgement
 from schemas.vlm import EndpointScore, VlmCount
@@ -17,7 +16,7 @@ from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
 from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.report import health, loaded
-from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.committed import notices
 from trajpilot_core.report.figures import rows
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.gallery import windows as gallery
@@ -186,8 +185,6 @@ def _page(shown: Shown) -> Page:
         gate=read.gate,
         judgements=read.judgements,
     )
-    warnings = [WARNING] if read.simulated else []
-    warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
     opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
     legend = rows.main_legend(results, has_ceilings=bool(read.ceilings))
     sections = [
@@ -199,7 +196,7 @@ def _page(shown: Shown) -> Page:
     ]
     return Page(
         title=f"TrajPilot on {loaded.corpus_title(read, cfg)}",
-        banner="; ".join(warnings),
+        banner="; ".join(notices(cfg.released, simulated=read.simulated)),
         sections=[s for s in sections if s.tables or s.charts or s.body or s.id in ("ceilings", "limits")],
         facts=[*loaded.facts(read, results, cfg), *tables.absent_rows(results)],
         verdict=verdict.text,
