@@ -14,46 +14,23 @@ from prefect.settings import get_current_settings
 
 from trajpilot_core.errors import InputError
 
-FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
-"""Options without a value; every other option consumes the next word unless it is written with `=`."""
 
-
-def deployment_asked(arguments: list[str]) -> int | None:
-    """Return the position of NAME in `prefect deployment run NAME`; None for any other command line.
-
-    The program is `prefect`, or `python -m prefect`. Options and their values may be anywhere.
-    """
-    words, is_value = [], False
-    for position, word in enumerate(arguments[1:], start=1):
-        if is_value:
-            is_value = False
-        elif word.startswith("-"):
-            is_value = word not in FLAGS and "=" not in word
-        else:
-            words.append(position)
-    path = Path(arguments[0])
-    is_prefect = path.stem == "prefect" or (path.name == "__main__.py" and path.parent.name == "prefect")
-    if len(words) < 3 or not is_prefect or [arguments[k] for k in words[:2]] != ["deployment", "run"]:
-        return None
-    return words[2]
+def deployment_asked(arguments: list[str]) -> str:
+    """Return NAME of `prefect deployment run NAME`, options after it; empty for any other command line."""
+    is_run = Path(arguments[0]).stem == "prefect" and arguments[1:3] == ["deployment", "run"] and len(arguments) > 3
+    return arguments[3] if is_run and not arguments[3].startswith("-") else ""
 
 
 def with_full_name(arguments: list[str]) -> list[str]:
     """Return the command line with a bare deployment name completed; any other command line unchanged."""
-    place = deployment_asked(arguments)
-    if place is None or "/" in arguments[place]:
-        return arguments
-    name = arguments[place]
-    return [*arguments[:place], f"{name}/{name}", *arguments[place + 1 :]]
+    name = deployment_asked(arguments)
+    return [*arguments[:3], f"{name}/{name}", *arguments[4:]] if name and "/" not in name else arguments
 
 
 def needs_server(arguments: list[str]) -> bool:
     """Return whether a completed command line runs a deployment with the name of its flow, as ours have."""
-    place = deployment_asked(arguments)
-    if place is None or {"--help", "-h"} & set(arguments):
-        return False
-    flow, _, deployment = arguments[place].partition("/")
-    return flow == deployment
+    flow, _, deployment = deployment_asked(arguments).partition("/")
+    return flow == deployment != "" and not {"--help", "-h"} & set(arguments)
 
 
 def missing_server(url: str | None, login: str | None) -> str | None:

@@ -62,7 +62,6 @@ metrics = run.table("metrics").filter(
     pl.col("metric").is_in(["M@1", "M@5", "MSeq"]),
     pl.col("horizon") == HORIZON,
     pl.col("seed").is_null(),
-    pl.col("cluster") == "take",
     pl.col("pooling") == pl.col("pooling").first(),
 )
 print(metrics.pivot("metric", index="variant", values="value").sort("M@1", descending=True))

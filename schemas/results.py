@@ -44,11 +44,9 @@ class Metric(Record):
     metric: str
     seed: int | None
     """None when averaged over seeds."""
-    cluster: Literal["take", "capture"] = "take"
-    """Unit that the interval resamples; `capture` rows exist if a capture has several takes."""
     value: float
     low: float
-    """Lower end of the interval; infinite if there are too few clusters."""
+    """Lower end of the interval; infinite if there are too few takes."""
     high: float
     n_takes: int
     n_windows: int

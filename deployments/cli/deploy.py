@@ -64,8 +64,7 @@ def deploy(
 
 
 def ui(
-    root: Root = "runs",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 4200,
+    root: Root = "runs", port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 4200
 ) -> None:
     """Serve the Prefect UI for the runs of a root, until Ctrl-C; log in with the printed login.
 

@@ -43,7 +43,7 @@ def doctor(
     from deployments.embedded import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
-    from trajpilot_core.doctor.weights import check_released_files, check_weights
+    from trajpilot_core.doctor.weights import check_released, check_weights
 
     if corpus is not None:
         check_download(corpus, located(data or root), set_)
@@ -65,7 +65,7 @@ def doctor(
     findings += checkup.check_needs(needs, device, address)
     if is_given:
         findings += checkup.check_corpus(options.data_root, config.ingest) + check_weights(config)
-        findings += check_released_files(config, options.data_root)
+        findings += check_released(config, options.data_root)
     else:
         todo = "give it with --data, or give the --root of a run"
         findings.append(checkup.HealthFinding("data root", "a download", "not given", "note", todo))

@@ -25,10 +25,10 @@ from deployments.cli.options import (
     located,
     run_options,
 )
-from deployments.cli.tables import coloured, disk, number, say, show, table_of, time
+from deployments.cli.tables import coloured, number, say, show, table_of, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.needs import free_memory
+from trajpilot_core.engine.needs import free_memory, size_text
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.engine.settings import recall_run, settings_of
@@ -42,8 +42,6 @@ MaybeData = Annotated[
 MaybeRecipe = Annotated[
     str | None, typer.Option("--recipe", help="Named experiment; default: the settings of the last run here.")
 ]
-LEAST_S = 1.0
-"""Shortest estimate: work is never shown as taking no time."""
 
 
 def status(
@@ -110,24 +108,20 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     if known:  # time and disk of all, memory of the largest
         seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
         most = max(known, key=lambda name: known[name].memory or 0)
-        memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
+        peak = known[most].memory
+        memory = f", {size_text(peak)} of memory at most ({most})" if peak else ""
         about = "about" if all(row.bound == "exactly" for row in todo) else "up to"
-        text = f"total: {about} {time(max(seconds, LEAST_S))} and {disk(size)} of disk{memory}"
+        text = f"total: {about} {time(seconds)} and {size_text(size)} of disk{memory}"
     if known and unknown:
         text += f"; unknown for {unknown} (first run, or waits for a stage)"
     free, local = free_memory(), existing_folder(Path(options.root)) if "://" not in options.root else None
-    amounts = [] if local is None else [f"{disk(shutil.disk_usage(local).free)} of disk"]
-    amounts += [] if free is None else [f"{disk(free)} of memory"]
+    amounts = [] if local is None else [f"{size_text(shutil.disk_usage(local).free)} of disk"]
+    amounts += [] if free is None else [f"{size_text(free)} of memory"]
     say(console, f"{text}; {' and '.join(amounts)} are free" if amounts else text)
 
 
 def asked(
-    root: str,
-    data: str | None,
-    recipe: str | None,
-    changes: list[str],
-    device: str,
-    **more: object,
+    root: str, data: str | None, recipe: str | None, changes: list[str], device: str, **more: object
 ) -> tuple[PipelineConfig, RunOptions]:
     """Return settings and options for a command: its own settings, data and device, else those of the last run here.
 
@@ -157,7 +151,7 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
         needs = "first run: unknown" if row.current is None else "unknown"
     else:
         parts = [("memory", row.needs.memory), ("GPU", row.needs.gpu), ("disk", row.needs.disk)]
-        amounts = [time(max(row.needs.seconds, LEAST_S)), *(f"{what} {disk(size)}" for what, size in parts if size)]
+        amounts = [time(row.needs.seconds), *(f"{what} {size_text(size)}" for what, size in parts if size)]
         needs = f"{'up to ' if at_most else ''}{', '.join(amounts)}"
     return reused, row.work(), needs
 

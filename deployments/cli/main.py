@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import deploy, doctor, export, inspect, predict, run, upkeep, vlm
+from deployments.cli import deploy, doctor, finished, inspect, predict, run, upkeep, vlm
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.incoming import text_fault
 from trajpilot_core.store.files import advice
@@ -21,10 +21,9 @@ app = typer.Typer(
 )
 for function in (
     *(run.run, run.demo, inspect.status, inspect.plan, inspect.config, deploy.ui, deploy.deploy),
-    *(upkeep.verify, upkeep.gc, doctor.doctor, export.compare, export.export, export.paper, predict.predict),
+    *(upkeep.verify, upkeep.gc, doctor.doctor, finished.compare, finished.paper, predict.predict),
 ):
     app.command()(function)
-app.add_typer(export.measuring, name="poses")
 app.add_typer(vlm.asking, name="vlm")
 
 

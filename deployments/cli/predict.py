@@ -24,12 +24,10 @@ def predict(
         str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
     ] = None,
     calibration: Annotated[
-        str | None,
-        typer.Option("--calibration", help="online_calibration.jsonl of --trajectory; default: next to it."),
+        str | None, typer.Option("--calibration", help="online_calibration.jsonl of --trajectory; default: next to it.")
     ] = None,
     trajectory_offset_s: Annotated[
-        float | None,
-        typer.Option("--trajectory-offset", help="Video time of the first pose of --trajectory, seconds."),
+        float | None, typer.Option("--trajectory-offset", help="Video time of the first pose of --trajectory, seconds.")
     ] = None,
     poses: Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none (No-Traj only).")] = "auto",
     weights: Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")] = None,

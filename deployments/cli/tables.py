@@ -50,25 +50,11 @@ def say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def time(seconds: float | None) -> str:
-    """Format a duration for people."""
-    if seconds is None:
-        return "unknown"
-    if 0 < seconds < 1:
-        return "1 s"  # rounded up: work never takes no time
+def time(seconds: float) -> str:
+    """Format the duration of work for people; it is never shown as taking no time."""
     if seconds < 120:
-        return f"{seconds:.0f} s"
+        return f"{max(seconds, 1.0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def disk(size: float | None) -> str:
-    """Format a number of bytes for people."""
-    if size is None:
-        return "unknown"
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= step:
-            return f"{size / step:.1f} {unit}"
-    return f"{size:.0f} B"
 
 
 def number(value: float | None) -> str:

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 from deployments.cli.options import Root, existing_root, located
-from deployments.cli.tables import disk, say, table_of
+from deployments.cli.tables import say, table_of
+from trajpilot_core.engine.needs import size_text
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import damage, garbage
 from trajpilot_core.store.files import open_folder
@@ -56,7 +57,7 @@ def gc(
     if old:
         table = table_of(console, ("of", "files", "size"), f"files that no manifest under {root} refers to")
         for group in old:
-            table.add_row(group.name, f"{len(group.files):,}", disk(group.bytes))
+            table.add_row(group.name, f"{len(group.files):,}", size_text(group.bytes))
         console.print(table)
     if len(old) < len(unused):
         say(console, f"kept: {amount(group for group in unused if group.age_h < keep_h)}, younger than {keep_h:g} h")
@@ -67,4 +68,4 @@ def gc(
 def amount(groups: Iterable[garbage.Unused]) -> str:
     """Return number and size of files in words."""
     sizes = [(len(group.files), group.bytes) for group in groups]
-    return f"{sum(n for n, _ in sizes):,} files, {disk(sum(size for _, size in sizes))}"
+    return f"{sum(n for n, _ in sizes):,} files, {size_text(sum(size for _, size in sizes))}"

@@ -136,8 +136,7 @@ def demo_poses() -> PipelineConfig:
     """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3, and three seeds."""
     base = of_pose_sources(demo_keystep())
     return base.replace(
-        alignment=base.alignment.replace(seeds=(0, 1, 2)),
-        video_motions=base.video_motions.replace(source="odometry"),
+        alignment=base.alignment.replace(seeds=(0, 1, 2)), video_motions=base.video_motions.replace(source="odometry")
     )
 
 

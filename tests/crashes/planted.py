@@ -97,10 +97,7 @@ def orphans() -> None:
     runtime.end_with_parent = lambda: None
 
 
-FAULTS = (
-    *(direct_write, no_fsync, record_first, pointer_first, no_resume),
-    *(other_chance, no_reuse, orphans),
-)
+FAULTS = (*(direct_write, no_fsync, record_first, pointer_first, no_resume), *(other_chance, no_reuse, orphans))
 PLANTS: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in FAULTS}
 
 

@@ -19,7 +19,7 @@ from schemas.config import RunOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FULL = "full-pipeline"
-DEPLOYED = (FULL, "features", "text-bank")
+DEPLOYED = {FULL: "trajpilot-gpu", "features": "trajpilot-gpu", "text-bank": "trajpilot-cpu"}
 SERVER = ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")
 
 
@@ -78,12 +78,8 @@ def test_the_server_refuses_a_wrong_value_by_the_name_of_its_field(served: Serve
 
 def test_a_form_with_every_field_stated_is_taken(served: Served, home: Path) -> None:
     whole = {"config": recipe("soak").model_dump(mode="json"), "run": RunOptions(recipe="soak").model_dump(mode="json")}
-    for deployment in DEPLOYED:
+    for deployment, pool in DEPLOYED.items():
         status, said = create(served, whole, deployment)
         assert status == 201, said
+        assert told(served.url, f"/deployments/name/{deployment}/{deployment}")["work_pool_name"] == pool
     assert runs(served)[0]["parameters"] == whole
-
-
-def test_stages_go_to_the_pools_that_the_deployed_recipe_needs(served: Served, home: Path) -> None:
-    pools = {name: told(served.url, f"/deployments/name/{name}/{name}")["work_pool_name"] for name in DEPLOYED}
-    assert (pools["features"], pools["text-bank"]) == ("trajpilot-gpu", "trajpilot-cpu")

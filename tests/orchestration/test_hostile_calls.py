@@ -59,7 +59,7 @@ NOTES = {
 """What stands in a file in place of what this project wrote."""
 READERS = {
     LAST_RUN: (["status"], ["plan"], ["doctor"]),
-    "artifacts/ingest/current": (["status", "--data=corpus"], ["verify"], ["gc"], ["export"], ["poses", "step"]),
+    "artifacts/ingest/current": (["status", "--data=corpus"], ["verify"], ["gc"]),
     "artifacts/ingest/x/manifest.json": (["verify"], ["gc"], ["compare", "--metric=M@1", "ROOT@x", "ROOT@x"]),
     "world/world.json": (["demo", "--world=tiny"],),
 }

@@ -14,27 +14,14 @@ from deployments.settings import authorization, server_login
 from trajpilot_core.errors import InputError
 
 
-def test_a_bare_name_is_written_out_wherever_it_stands() -> None:
-    for given in (
-        "/x/prefect deployment run full-pipeline",
-        "prefect deployment run ingest -p a=1",
-        "prefect deployment run -p a=1 ingest",
-        "prefect deployment run --watch ingest",
-        "prefect deployment run --params={} ingest",
-        "prefect --no-prompt deployment run ingest",
-        "prefect --profile p deployment run ingest",
-        "/x/prefect/__main__.py deployment run ingest",
-    ):
-        name = "full-pipeline" if "full" in given else "ingest"
-        assert " ".join(with_full_name(given.split())) == given.replace(name, f"{name}/{name}")
-
-
-def test_other_commands_are_left_alone() -> None:
+def test_a_bare_name_is_written_out_and_other_commands_are_left_alone() -> None:
+    for given in ("/x/prefect deployment run full-pipeline", "prefect deployment run full-pipeline -p a=1 --watch"):
+        completed = given.replace("full-pipeline", "full-pipeline/full-pipeline")
+        assert " ".join(with_full_name(given.split())) == completed
     for line in (
         "prefect deployment run",
         "prefect deployment run a/b",
         "prefect deployment run --id x",
-        "prefect deployment run --params x",
         "pytest deployment run x",
         "prefect deployment ls x",
         "prefect flow-run ls deployment run x",

@@ -1,18 +1,18 @@
-"""The run with secrets and hostile texts, and what happens after a hostile pickle was planted in every file that it
-left: docs/security.md."""
+"""The run with secrets, and what happens after a hostile pickle was planted in every file that it left.
+
+Source: docs/security.md.
+"""
 
 import json
 import pickle
 import shutil
 import sqlite3
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from browser import browser
-from hostile import SECRET, TEXTS, Marker, hits, payload
+from hostile import SECRET, Marker, hits, payload
 from prefect.serializers import PickleSerializer
 from whole_run import Ran, typed
 
@@ -67,30 +67,6 @@ def test_prefect_kept_no_result(ran: Ran) -> None:
         states = database.execute("select data from task_run_state union all select data from flow_run_state")
         kinds = {json.loads(data or "null") and json.loads(data).get("type") for (data,) in states}
     assert kinds <= {None, "unpersisted"}
-
-
-def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ran, tmp_path: Path) -> None:
-    page_file = ran.root / "reports" / "report.html"
-    assert sum(text in json.dumps(known_texts(ran)) or text in known_texts(ran) for text in TEXTS) >= 30
-    active = 'iframe, object, embed, form, link, img[src^="http"], video'
-    with browser(tmp_path) as page:
-        page("Page.addScriptToEvaluateOnNewDocument", source="window.alerts = []; window.alert = x => alerts.push(x);")
-        page.open(page_file.as_uri(), "TrajPilot")
-        page.run("document.querySelectorAll('details').forEach(d => d.open = true)")
-        text = page.wait(lambda text: TEXTS[2] in text, "the report shows no hostile text", 60)
-        time.sleep(1.0)
-        assert page.run("window.alerts.length") == 0
-        assert [u for u in page.requested if not u.startswith("data:") and u != page_file.as_uri()] == []
-        assert page.run("document.scripts.length") == 0
-        assert page.run(f"document.querySelectorAll('{active}').length") == 0
-    assert "<img src=x onerror=alert(3)>" in text, "the name of a take that was refused"
-    latex = "".join(path.read_text() for path in (ran.root / "reports").glob("*.tex"))
-    assert ("\\input{" in latex, "\\write18" in latex) == (False, False)
-
-
-def known_texts(ran: Ran) -> str:
-    tables = (ran.root / "artifacts" / "ingest").glob("*/data-*.parquet")
-    return "\n".join(str(value) for path in tables for row in pq.read_table(path).to_pylist() for value in row.values())
 
 
 def plant(root: Path, marker: Path, *, keep: tuple[str, ...] = ()) -> list[Path]:

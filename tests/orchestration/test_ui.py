@@ -1,4 +1,4 @@
-"""What a person sees in the UI after a run: the page of the run, every artifact, and the form of the parameters.
+"""What a person sees in the UI after a run: the page of the run and every artifact.
 
 Screenshots stay under runs/ui; docs/ui.png is cut out of evaluation-accuracy.png.
 """
@@ -123,49 +123,6 @@ def test_every_picture_is_there_to_be_seen(shown: Shown) -> None:
         shown.page.photograph(KEPT / f"{key}.png")
         ((kind, size, width),) = json.loads(shown.page.run(look))
         assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
-
-
-def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_field_of_a_wrong_value(
-    shown: Shown,
-) -> None:
-    page = shown.page
-    page("Emulation.setDeviceMetricsOverride", width=1400, height=2400, deviceScaleFactor=1, mobile=False)
-    page.open(f"{shown.url}/deployments/deployment/{deploy(shown)}/run", "Processes for decoding", LIMIT_S)
-    text = page.text()
-    page.photograph(KEPT / "form.png")
-    wanted = ["ingest (Optional)", "Which takes and descriptions are kept", "Where and how a run happens"]
-    wanted += ["all run at once. Allowed: at least 1, at most 64.", "epic_kitchens", "evaluation (Optional)"]
-    assert [words for words in wanted if words not in text] == []
-    before = len(shown.api("/flow_runs/filter", {}))
-    page.run(FILL)
-    time.sleep(1.0)  # the form takes a value over a moment later; on a slow machine it was sent before
-    page.run("[...document.querySelectorAll('button')].find(b => b.innerText.trim() === 'Submit').click()")
-    page.wait(lambda text: "field 'run.workers'" in " ".join(text.split()), "the form names no field", LIMIT_S)
-    assert len(shown.api("/flow_runs/filter", {})) == before
-    asked = {"parameters": {"run": {"workers": 0}}}
-    refused = ask(shown.url, "POST", f"/api/deployments/{deploy(shown)}/create_flow_run", LOGIN, asked)
-    assert (refused.status < 400, b"run.workers" in refused.body) == (False, True)
-
-
-FILL = """(() => {
-  const labels = [...document.querySelectorAll('.schema-form-property__label')];
-  const label = labels.find(l => l.innerText.startsWith('workers'));
-  const input = label.closest('.schema-form-property').querySelector('input');
-  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(input, '0');
-  for (const kind of ['input', 'change', 'blur']) input.dispatchEvent(new Event(kind, {bubbles: true}));
-})()"""
-
-
-def deploy(shown: Shown) -> str:
-    """Make the deployment `full-pipeline` as `prefect deploy` does; return its id."""
-    from prefect.utilities.callables import parameter_schema
-
-    from deployments.deployed import full_pipeline
-
-    flow = shown.api("/flows/", {"name": PIPELINE})
-    schema = parameter_schema(full_pipeline).model_dump()
-    stated = {"name": PIPELINE, "flow_id": flow["id"], "parameter_openapi_schema": schema}
-    return str(shown.api("/deployments/", {**stated, "enforce_parameter_schema": True})["id"])
 
 
 def test_the_summary_has_the_main_figures_and_the_report_is_opened_from_there(shown: Shown) -> None:

@@ -109,7 +109,6 @@ def test_a_wrong_place_metric_or_setting_is_refused_in_a_sentence_that_is_printe
     for line, message in (
         (("compare", made[1], made[1]), "has no evaluation"),
         (("compare", made[1], made[1], "--metric", "accuracy"), "no such metric"),
-        (("poses", "step", "--root", made[0]), "holds no output of any stage"),
     ):
         with pytest.raises(InputError, match=message):
             ask(*line)
@@ -145,14 +144,6 @@ def test_an_object_store_without_credentials_is_refused_in_one_sentence(
         assert ill.exit_code == 1
         assert cells(ill, row)[2] == "bad"
         assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
-
-
-def test_the_ui_refuses_a_port_that_is_none(made: tuple[Path, Path]) -> None:
-    for port in ("80000", "0"):
-        wrong = ask("ui", "--root", made[1], "--port", port)
-        assert wrong.exit_code == 2
-        assert "Invalid value for '--port'" in wrong.output
-        assert "http://" not in wrong.output
 
 
 def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
@@ -200,12 +191,12 @@ def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
 def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(made: tuple[Path, Path]) -> None:
     _, root = made
     forced = ask("plan", "--root", root, "--force", "ingest", "--only", "ingest").stdout
-    assert re.search(r"│ \d+ s, memory \d+\.\d MB, disk ", forced)
+    assert re.search(r"│ \d+ s, memory \d+ MB, disk ", forced)
     assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
     row = PlanRow("ingest", "stale", "", 1, "at most", reused=0, needs=Needs(0.04, 10, 0, 10))
-    assert numbers_of(row)[-1] == "up to 1 s, memory 10 B, disk 10 B", "what is to be done never takes no time"
+    assert numbers_of(row)[-1] == "up to 1 s, memory 1 MB, disk 1 MB", "what is to be done never takes no time"
 
 
 def data_file(root: Path) -> Path:

@@ -37,11 +37,7 @@ def typed(*arguments: str, **environment: str) -> tuple[int, str]:
     Return its status and what it printed, without line breaks.
     """
     said, status = io.StringIO(), 0
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(said),
-        contextlib.redirect_stderr(said),
-    ):
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         patch.setattr(sys, "argv", ["trajpilot", *arguments])
         patch.setattr(os, "environ", {**os.environ, **environment})  # commands prepare it for Prefect
         try:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from schemas.artifacts import Manifest
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
-from schemas.features import RELEASED_WIDTHS, VJEPA_SIZES, n_parameters
+from schemas.features import VJEPA_SIZES, n_parameters
 from schemas.poses import Pi3Config
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.released import RELEASED
@@ -48,7 +48,8 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     weights = dict.fromkeys(cfg.pi3 for cfg in motions if cfg.source == "pi3")
     findings = [finding for cfg in weights for finding in check_pose_weights(cfg)]
     wanted = [f"poses of {cfg.source}" for cfg in motions if cfg.source != "aria"]
-    wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
+    is_encoded = "features" in stages and config.features.source == "encoded"
+    wanted += ["features.source=encoded"] if is_encoded else []
     if config.ingest.video == "none" and wanted:
         todo = (
             "set ingest.video=downscaled_448 and fetch the videos, or features.source=released and "
@@ -56,9 +57,7 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
         )
         read = f"read for {', '.join(wanted)}"
         findings.append(HealthFinding("videos", "none (ingest.video=none)", read, "bad", todo))
-    if "features" in stages and config.features.source == "released":
-        findings.append(check_released(config))
-    elif "features" in stages and video_encoder_spec(config.features).has_weights:
+    if is_encoded and video_encoder_spec(config.features).has_weights:
         findings.append(check_video_weights(config.features))
     probe = config.probe.encoder if config.probe.tokens == "full" and "probe" in stages else None
     if probe is not None and video_encoder_spec(probe).has_weights:
@@ -68,31 +67,25 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     return findings
 
 
-def check_released(config: PipelineConfig) -> HealthFinding:
-    """Check whether the corpus publishes the configured features, and whether the run supports them."""
-    features, spec = config.features, spec_of(config.ingest.corpus)
-    known = ", ".join(released_set.name for released_set in spec.released) or "none"
-    if features.released not in known.split(", ") or config.pose_sources.is_asked:
-        todo = "set features.source=encoded: shots, pose sources and other corpora do not support released features"
-        return HealthFinding("released features", f"read of {spec.title}: {known}", features.released, "bad", todo)
-    description = f"{RELEASED_WIDTHS[features.released]} numbers a row; no weights, no decoder"
-    return HealthFinding("released features", features.released, description, "ok")
-
-
-def check_released_files(config: PipelineConfig, data_root: str) -> list[HealthFinding]:
-    """Check for files of released features below a corpus root; single takes are not checked."""
-    if config.features.source != "released":
+def check_released(config: PipelineConfig, data_root: str) -> list[HealthFinding]:
+    """Check whether the corpus publishes the configured features, and for any of their files below its root."""
+    features, spec, what = config.features, spec_of(config.ingest.corpus), "released features"
+    if features.source != "released":
         return []
-    released = RELEASED[config.features.released]
-    what, expected = "released features", f"files ...{released.suffix} in {' or '.join(released.folders)}"
+    known = [released_set.name for released_set in spec.released]
+    if features.released not in known or config.pose_sources.is_asked:
+        todo = "set features.source=encoded: shots, pose sources and other corpora do not support released features"
+        expected = f"read of {spec.title}: {', '.join(known) or 'none'}"
+        return [HealthFinding(what, expected, features.released, "bad", todo)]
+    released = RELEASED[features.released]
+    expected = f"files ...{released.suffix} in {' or '.join(released.folders)}"
     todo = f"fetch them: {released.fetch.replace('ROOT', data_root)}"
     try:
         corpus = open_corpus(data_root)
-        n_files = sum(
-            name.endswith(released.suffix) for place in released.folders for name in file_names(corpus, place)
-        )
+        names = [name for place in released.folders for name in file_names(corpus, place)]
     except (InputError, StoreError, OSError) as error:
         return [HealthFinding(what, expected, str(error), "bad", todo)]
+    n_files = sum(name.endswith(released.suffix) for name in names)
     return [HealthFinding(what, expected, f"{n_files:,}", "ok" if n_files else "bad", "" if n_files else todo)]
 
 
@@ -203,7 +196,7 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
     outputs = current_manifests(open_folder(run.root), stages)
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     findings = check_weights(config, wanted)
-    findings += check_released_files(config, run.data_root) if "features" in wanted else []
+    findings += check_released(config, run.data_root) if "features" in wanted else []
     if any(finding.verdict == "bad" for finding in findings):
         return findings
     has_video = video_encoder_spec(config.features).has_weights or config.features.checkpoint is not None

@@ -1,6 +1,6 @@
 """Intervals over takes: windows of one take overlap, so takes are resampled, never windows.
 
-Shapes: T clusters (takes, or captures), H horizons, M metrics, B draws. Method and measured coverage:
+Shapes: T clusters (takes), H horizons, M metrics, B draws. Method and measured coverage:
 docs/decisions/metrics.md.
 """
 

@@ -60,8 +60,8 @@ def demo_check(evidence: CheckInputs) -> Judgement:
 
     Untrained models or too few takes make it void.
     """
-    place = (ORACLE.id, REFERENCE, "M@1", "take")
-    leads = [m for m in evidence.metrics if (m.variant, m.reference, m.metric, m.cluster) == place and m.horizon]
+    place = (ORACLE.id, REFERENCE, "M@1")
+    leads = [m for m in evidence.metrics if (m.variant, m.reference, m.metric) == place and m.horizon]
     if not leads:
         return Judgement(check=DEMO, verdict="not run", detail="no difference of Oracle to No-Traj")
     if not all(math.isfinite(lead.low) and math.isfinite(lead.high) for lead in leads):

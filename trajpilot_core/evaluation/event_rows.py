@@ -5,7 +5,7 @@ next to those of the pixels. They are not of the type `Method`, which ranks labe
 (docs/decisions/outcome.md, docs/decisions/epic-token.md). Shapes: n events that are answered, N events, E text width.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -184,16 +184,8 @@ SHOT_MODELS: Mapping[str, tuple[str, ...]] = {
     "endpoint_traj": ("endpoint_traj",),
 }
 """Learned row -> the models behind it; floors and controls are not learned."""
-WANTS: Mapping[OutcomeRow, str] = {
-    "attentive_probe": "it reads tokens, and the features have one vector per clip; set features.tokens=temporal"
-}
-"""Row that a run may lack -> reason and remedy."""
-
-
-def not_run(present: Iterable[OutcomeRow]) -> list[str]:
-    """Return a sentence for each row that a run lacks; `present`: its rows."""
-    known = set(present)
-    return [f"{SHOT_NAMES[row]}: not run; {why}" for row, why in WANTS.items() if row not in known]
+NO_TOKENS = "Visual probe: not run; it reads tokens, set features.tokens=temporal"
+"""Note where the features have one vector per clip."""
 
 
 def nothing(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> EventAnswers:

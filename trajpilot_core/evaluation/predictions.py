@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -25,7 +24,6 @@ from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_cla
 from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.evaluation import headroom
-from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import (
@@ -104,7 +102,6 @@ def predict_all(
 
     Raises:
         LeakError: a row sees more than it declares (while the predictions are read).
-        EvaluationError: predictions of another stage were scored against other answers.
     """
     files, scorers = open_model_files(inputs), inputs.models("scorers")
     data = load_planning_data(inputs, STAGE)
@@ -122,7 +119,7 @@ def predict_all(
     on_device = data.to(device)
     ours = predict_rows(on_device, files, scorers, config, "test", device, progress, planners, figures, threads)
     entries = [entry for entry in config.further_entries if entry in {row.predictions for row in METHODS}]
-    others = (with_these_answers(inputs.table(entry).cast(SCHEMA), entry, data) for entry in entries)
+    others = (inputs.table(entry).cast(SCHEMA) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)
     return RowsResult(tables, figures, rejects, n_in, n_out)
@@ -136,35 +133,6 @@ def on_one_thread(tables: Iterator[pa.Table], device: str) -> Iterator[pa.Table]
         if table is None:
             return
         yield table
-
-
-def with_these_answers(table: pa.Table, entry: str, data: PlanningData) -> pa.Table:
-    """Check that the predictions of an entry were scored against the answers of `data`, on the CPU, and return them.
-
-    Raises:
-        EvaluationError: one was scored against another answer: a label where classes are scored, or the reverse.
-    """
-    if not table.num_rows or not data.windows:
-        return table
-    first: dict[str, int] = {}
-    n = 0
-    for horizon, windows in data.windows.items():
-        first |= {window: n + horizon * i for i, window in enumerate(windows.window_ids)}
-        n += horizon * len(windows.window_ids)
-    at = np.array([first.get(window, -1) for window in table["window_id"].to_pylist()], np.int64)
-    flat = torch.cat([data.labels[windows.segments].flatten() for windows in data.windows.values()]).numpy()
-    truth = flat[(at + table["position"].to_numpy()) % n]
-    answers = pa.array(data.label_ids, pa.string())
-    given = pc.fill_null(pc.index_in(table["label_id"], value_set=answers), -1).to_numpy()
-    wrong = np.flatnonzero((at >= 0) & (truth != given))
-    if len(wrong):
-        row = table.slice(int(wrong[0]), 1).to_pylist()[0]
-        raise EvaluationError(
-            f"{entry}: {row['variant']} was scored against {row['label_id']!r} at position {row['position']} of "
-            f"{row['window_id']}, where the answer is {data.label_ids[int(truth[wrong[0]])]!r}: labels and classes "
-            "do not mix; run that stage with the vocabulary of the evaluation"
-        )
-    return table
 
 
 def predict_rows(

@@ -1,6 +1,6 @@
 """Rows of the metrics, gate and outcomes tables, made from predictions.
 
-Shapes: T takes (or captures), N windows, H horizons, M metrics.
+Shapes: T takes, N windows, H horizons, M metrics.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ DIGITS = 9
 
 
 @dataclass(frozen=True)
-class ClusterSums:
-    """Sums of one variant and seed per cluster, and their windows."""
+class TakeSums:
+    """Sums of one variant and seed per take, and their windows."""
 
     values: NDArray[np.float64]
     """(T, H, M) sums over windows."""
@@ -37,40 +37,34 @@ class ClusterSums:
     """Per horizon, sorted."""
 
 
-def sums_of(predictions: Predictions, variant: str, seed: int, of_take: Codes) -> ClusterSums:
-    """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows has zeros.
-
-    Args:
-        of_take: (takes,) cluster of every take of the predictions, 0 to T - 1.
-    """
+def sums_of(predictions: Predictions, variant: str, seed: int) -> TakeSums:
+    """Sum the metrics of one variant and seed per take and horizon; a horizon without windows has zeros."""
     blocks = {block.horizon: block for block in predictions.of(variant) if block.seed == seed}
-    n = int(of_take.max()) + 1
+    n = len(predictions.take_ids)
     values = np.zeros((n, len(predictions.horizons()), len(METRICS)))
     counts, windows = np.zeros(values.shape[:2]), [np.zeros(0, dtype=np.int64)] * len(predictions.horizons())
     for at, horizon in enumerate(predictions.horizons()):
         if block := blocks.get(horizon):
             scores = window_values(block.labels, block.decoded, block.rankings)
-            values[:, at], counts[:, at] = bootstrap.cluster_sums(scores, of_take[block.takes], n)
+            values[:, at], counts[:, at] = bootstrap.cluster_sums(scores, block.takes, n)
             windows[at] = block.windows
-    return ClusterSums(values, counts, tuple(windows))
+    return TakeSums(values, counts, tuple(windows))
 
 
-def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
+def same_windows(one: TakeSums, other: TakeSums) -> bool:
     """Return whether two rows were scored on the identical windows."""
     return all(np.array_equal(a, b) for a, b in zip(one.windows, other.windows, strict=True))
 
 
-def _contrasts(
-    predictions: Predictions, of_take: Codes
-) -> Iterator[tuple[str, str | None, tuple[int | None, ...], ClusterSums]]:
+def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tuple[int | None, ...], TakeSums]]:
     """Yield (variant, reference, seeds, sums): every seed, the average over seeds (None), and the paired differences.
 
     A single seed is its own average. A difference between rows with different windows is omitted; the check `same
     windows` then fails.
     """
-    means: dict[str, ClusterSums] = {}
+    means: dict[str, TakeSums] = {}
     for variant in predictions.variants():
-        per_seed = [sums_of(predictions, variant, seed, of_take) for seed in predictions.seeds(variant)]
+        per_seed = [sums_of(predictions, variant, seed) for seed in predictions.seeds(variant)]
         has_mean = all(same_windows(per_seed[0], other) for other in per_seed)
         is_mean = has_mean and len(per_seed) == 1
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
@@ -87,25 +81,17 @@ def _contrasts(
             yield variant, reference, (None,), replace(means[variant], values=values)
 
 
-def metric_rows(
-    predictions: Predictions, corpus: str, cfg: EvaluationConfig, captures: Mapping[str, str] | None = None
-) -> list[Metric]:
+def metric_rows(predictions: Predictions, corpus: str, cfg: EvaluationConfig) -> list[Metric]:
     """Score every row: per horizon, and over the horizons plainly and weighted by windows, each with its interval.
 
     Args:
         cfg: draws, level and seed; one set of draws serves all rows, so differences are paired.
-        captures: take id -> capture: captures are resampled, not takes; no row where every capture has one take.
     """
-    names = predictions.take_ids if captures is None else [captures[take] for take in predictions.take_ids]
-    clusters, of_take = np.unique(names, return_inverse=True)
-    if captures is not None and len(clusters) == len(names):
-        return []
-    weights = bootstrap.draw_weights(len(clusters), cfg.bootstrap, cfg.seed)
+    weights = bootstrap.draw_weights(len(predictions.take_ids), cfg.bootstrap, cfg.seed)
     rows: list[Metric] = []
-    for variant, reference, seeds, sums in _contrasts(predictions, of_take.astype(np.int64)):
+    for variant, reference, seeds, sums in _contrasts(predictions):
         kept = scored_on(variant) & scored_on(reference or variant)
-        cluster = "take" if captures is None else "capture"
-        head = {"corpus": corpus, "variant": variant, "reference": reference, "cluster": cluster}
+        head = {"corpus": corpus, "variant": variant, "reference": reference}
         scored = _rows({**head, "seed": seeds[0]}, sums, weights, predictions.horizons(), cfg, kept)
         rows += [row.model_copy(update={"seed": seed}) for seed in seeds for row in scored]
     return rows
@@ -120,7 +106,7 @@ def scored_on(variant: str) -> set[str]:
 
 def _rows(
     head: Mapping[str, str | int | None],
-    sums: ClusterSums,
+    sums: TakeSums,
     weights: NDArray[np.float64],
     horizons: tuple[int, ...],
     cfg: EvaluationConfig,

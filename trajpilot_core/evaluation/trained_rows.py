@@ -171,7 +171,7 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
     means: Means = {
         (m.variant, m.reference, m.horizon): m
         for m in metrics
-        if (m.metric, m.seed, m.cluster) == (metric, None, "take") and m.pooling != "sample"
+        if (m.metric, m.seed) == (metric, None) and m.pooling != "sample"
     }
     judged = []
     for row in METHODS:

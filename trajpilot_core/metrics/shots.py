@@ -74,10 +74,7 @@ SHOT_METRICS: dict[OutcomeMetric, ShotMetric] = {
             "missed", "Miss Rec.", "missed shots whose outcome is right", lambda p, made, w: recall(p, made, w, ~made)
         ),
         ShotMetric(
-            "auc",
-            "AUC",
-            "a made shot is given the higher probability",
-            lambda p, made, w: 100 * auc(p, made, w),
+            "auc", "AUC", "a made shot is given the higher probability", lambda p, made, w: 100 * auc(p, made, w)
         ),
     )
 }

@@ -98,11 +98,7 @@ def edit_distance(labels: Codes, decoded: Codes) -> Array:
 
 
 def recall(
-    id_: str,
-    description: str,
-    steps: slice,
-    k: int,
-    table: Literal["open", "anticipation"] = "open",
+    id_: str, description: str, steps: slice, k: int, table: Literal["open", "anticipation"] = "open"
 ) -> MetricSpec:
     """Return the recall of some steps among the first k answers."""
     return MetricSpec(
@@ -116,11 +112,7 @@ def recall(
 
 
 def of_sequence(
-    id_: str,
-    description: str,
-    values: Callable[[Codes, Codes], Array],
-    *,
-    higher_is_better: bool = True,
+    id_: str, description: str, values: Callable[[Codes, Codes], Array], *, higher_is_better: bool = True
 ) -> MetricSpec:
     """Return a metric of the decoded sequence, as in the paper's tables of closed vocabularies."""
     return MetricSpec(
@@ -133,10 +125,7 @@ def of_sequence(
 
 
 def exact(
-    id_: str,
-    description: str,
-    part: Literal["mid", "full", "after"],
-    table: Literal["open", "anticipation"] = "open",
+    id_: str, description: str, part: Literal["mid", "full", "after"], table: Literal["open", "anticipation"] = "open"
 ) -> MetricSpec:
     """Return the share of windows with all steps of a part right; a best sequence without proof counts as right."""
     steps, place = EXACT[part], list(EXACT).index(part)
@@ -161,11 +150,7 @@ SPECS = (
     recall("F@1", "all steps right at the first answer, Start and Goal included", ALL, 1),
     recall("F@5", "all steps with the truth among five answers", ALL, 5),
     exact("FSeq", "windows with every step right", "full"),
-    of_sequence(
-        "SR",
-        "success rate: every step of the decoded sequence right (FSeq)",
-        full_exact,
-    ),
+    of_sequence("SR", "success rate: every step of the decoded sequence right (FSeq)", full_exact),
     of_sequence(
         "Mid mAcc",
         "right middle steps of the decoded sequence",
@@ -188,11 +173,6 @@ SPECS = (
         5,
         "anticipation",
     ),
-    exact(
-        "ASeq",
-        "windows with every step after Start right, the place of the Goal included",
-        "after",
-        "anticipation",
-    ),
+    exact("ASeq", "windows with every step after Start right, the place of the Goal included", "after", "anticipation"),
 )
 """In the order of the tables."""

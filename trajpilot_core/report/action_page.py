@@ -17,7 +17,6 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import CompletedReport
 from schemas.events import TOKEN_CONTROLS, ProbeScore, TokenContrast
-from schemas.features import released_note
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.data.cross_fitting import FINAL
@@ -29,7 +28,7 @@ from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, LabelSpace
 from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health
-from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.committed import notices
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import FORMAT, Page, Section, checks_section, records
 from trajpilot_core.report.tables.table import LEGEND, Cell, Table, Value, marked
@@ -210,8 +209,7 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     title = f"{title}, released features {cfg.released}" if cfg.released else title
     where = f"a simulated world in the file layout of {title}" if is_simulated else title
     protocol = ROWS if cfg.released else EVERY_PATCH if cfg.has_every_patch else TEMPORAL
-    warnings = [WARNING] if is_simulated else []
-    warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
+    warnings = notices(cfg.released, simulated=is_simulated)
     published = () if warnings else (published_table(),)
     page = Page(
         f"TrajPilot on {where}",

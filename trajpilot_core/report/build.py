@@ -6,7 +6,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from schemas.config import CompletedReport
-from schemas.features import released_note
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Judgement
 from schemas.vlm import EndpointScore, VlmCount
@@ -17,11 +16,9 @@ from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
 from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.report import health, loaded
-from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.figures import ReportSection, report_charts
-from trajpilot_core.report.figures.base import Material
-from trajpilot_core.report.figures.rows import main_legend
+from trajpilot_core.report.committed import notices
+from trajpilot_core.report.figures import rows
+from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.gallery import windows as gallery
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, three_views
 from trajpilot_core.report.offline import FORMAT, Page, Section, checks_table, records, rendered
@@ -188,21 +185,18 @@ def _page(shown: Shown) -> Page:
         gate=read.gate,
         judgements=read.judgements,
     )
-    material = Material(results, read.ceilings, read.gate, read.headroom, read.curves)
-    charts = report_charts(material)
-    warnings = [WARNING] if read.simulated else []
-    warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
     opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
+    legend = rows.main_legend(results, has_ceilings=bool(read.ceilings))
     sections = [
         *_of_results(shown),
-        Section("horizon", "Over the horizon", (), charts["horizon"], HORIZON, main_legend(material)),
-        *_of_gains(shown, charts),
+        Section("horizon", "Over the horizon", (), rows.horizon_charts(results, read.ceilings), HORIZON, legend),
+        *_of_gains(shown),
         _of_checks(read.judgements),
-        *_of_run(shown, charts["training"]),
+        *_of_run(shown),
     ]
     return Page(
         title=f"TrajPilot on {loaded.corpus_title(read, cfg)}",
-        banner="; ".join(warnings),
+        banner="; ".join(notices(cfg.released, simulated=read.simulated)),
         sections=[s for s in sections if s.tables or s.charts or s.body or s.id in ("ceilings", "limits")],
         facts=[*loaded.facts(read, results, cfg), *tables.absent_rows(results)],
         verdict=verdict.text,
@@ -210,7 +204,7 @@ def _page(shown: Shown) -> Page:
         question=story_of(results.variants()).question,
         state=verdict.state,
         alarm=f"{ALARM} {'; '.join(shown.bounds.broken)}." if shown.bounds.broken else "",
-        opening=Section("opening", "", opening, charts["summary"], "Percent, with 95 % intervals over takes."),
+        opening=Section("opening", "", opening, [rows.gain_chart(results)], "Percent, with 95 % intervals over takes."),
         checked=[
             *map(_chip, _groups(read.judgements)),
             (BOUNDED.get(shown.bounds.state, "open"), f"Ceilings {shown.bounds.state}"),
@@ -237,7 +231,7 @@ def _of_results(shown: Shown) -> list[Section]:
     ]
 
 
-def _of_gains(shown: Shown, charts: Mapping[ReportSection, Sequence[Chart]]) -> list[Section]:
+def _of_gains(shown: Shown) -> list[Section]:
     """Return the controls, the parts of a gain, the gate and the pool."""
     read = shown.read
     controls = [
@@ -247,12 +241,10 @@ def _of_gains(shown: Shown, charts: Mapping[ReportSection, Sequence[Chart]]) -> 
     against = [table for id_, table in shown.tables.items() if id_.startswith("against-")]
     pool = records_table("Headroom of the retrieved pool", read.headroom, POOL)
     return [
-        Section("controls", "Controls", controls, charts["controls"], n_open=0),
-        Section("retrieval", "Where gains come from", against, charts["retrieval"], GAINS),
-        Section(
-            "gate", "The gate", records_table("The gate, points of M@1 over No-Traj", read.gate), charts["gate"], GATE
-        ),
-        Section("pool", "The retrieved pool", pool, charts["pool"], n_open=0),
+        Section("controls", "Controls", controls, [rows.control_chart(shown.results)], n_open=0),
+        Section("retrieval", "Where gains come from", against, text=GAINS),
+        Section("gate", "The gate", records_table("The gate, points of M@1 over No-Traj", read.gate), text=GATE),
+        Section("pool", "The retrieved pool", pool, n_open=0),
     ]
 
 
@@ -263,7 +255,7 @@ def _of_checks(judgements: Sequence[Judgement]) -> Section:
     return Section("checks", "Checks", [checks_table(_chip(group)[1], group[1]) for group in groups], n_open=n_open)
 
 
-def _of_run(shown: Shown, training: Sequence[Chart]) -> list[Section]:
+def _of_run(shown: Shown) -> list[Section]:
     """Return what was measured of the features and the answers, trainings, data, gallery and limits."""
     read, results = shown.read, shown.results
     problems = health.problems(read.rejects)
@@ -274,15 +266,15 @@ def _of_run(shown: Shown, training: Sequence[Chart]) -> list[Section]:
             "Share of true plans that come closer to the goal with every middle step, %", read.progress_shares
         ),
     ]
-    rows = tuple((row_label(row, results.undertrained), method(row).knows) for row in results.variants())
+    given = tuple((row_label(row, results.undertrained), method(row).knows) for row in results.variants())
     answers = answer_tables(read.vlm_counts, read.endpoint_cache)
     return [
         Section("diagnostics", "Diagnostics of the features", measured, text="Measured before training.", n_open=0),
         Section("answers", "Answers of vision-language models", answers, n_open=2),
-        Section("training", "Training", (), training, TRAINING),
+        Section("training", "Training", (), training_charts(read.curves), TRAINING),
         Section("data", "Data health", [*counted, *([problems] if problems.rows else [])], n_open=2),
         Section("gallery", "Gallery", body=shown.gallery),
-        Section("rows", "Rows", [Table("What each row is given", ("row", "besides Start and Goal"), rows)], n_open=0),
+        Section("rows", "Rows", [Table("What each row is given", ("row", "besides Start and Goal"), given)], n_open=0),
         Section("limits", "Limits", text="\n".join(loaded.limits(read, shown.cfg))),
     ]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from schemas.annotation import SIMULATED
 from schemas.artifacts import ArtifactRef, Entry
 from schemas.config import PipelineConfig, RunOptions
-from schemas.features import released_note
+from schemas.features import ReleasedName, released_note
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes
@@ -37,6 +37,14 @@ SERVED = "v1"
 """The folder of `STATIC` that Prefect's server has at its own root."""
 LINKED = re.compile(r"report-[A-Za-z0-9_-]{22}")
 """Name of the folder in which the UI serves the pages."""
+
+
+def notices(released: ReleasedName | None, *, simulated: bool) -> list[str]:
+    """Return the notices at the top of pages: of a simulated corpus, of released features."""
+    return [
+        *([WARNING] if simulated else []),
+        *([f"{released}: {released_note(released)}"] if released is not None else []),
+    ]
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,7 @@ class Committed:
         """Return the notice for results of a simulated corpus or on released features; empty for others."""
         simulated = SIMULATED in self.table("ingest", "takes", ("corpus",))["corpus"].to_pylist()
         features = self.config.features
-        released = f"{features.released}: {released_note(features.released)}" if features.source == "released" else ""
-        return "; ".join(note for note in (WARNING if simulated else "", released) if note)
+        return "; ".join(notices(features.released if features.source == "released" else None, simulated=simulated))
 
     def _entry(self, stage: str, name: str) -> Entry:
         manifest = current_manifest(self.folder, stage)

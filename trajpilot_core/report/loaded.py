@@ -84,7 +84,7 @@ class Loaded:
     @property
     def scored(self) -> tuple[int, int]:
         """Numbers of scored windows and takes."""
-        pooled = [m for m in self.metrics if m.pooling == "sample" and m.cluster == "take"]
+        pooled = [m for m in self.metrics if m.pooling == "sample"]
         return max((m.n_windows for m in pooled), default=0), max((m.n_takes for m in pooled), default=0)
 
     @property

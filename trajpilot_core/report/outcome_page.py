@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from schemas.events import CompletedOutcome, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.evaluation.event_rows import SHOT_MODELS, SHOT_NAMES, SHOT_ROWS, not_run
+from trajpilot_core.evaluation.event_rows import NO_TOKENS, SHOT_MODELS, SHOT_NAMES, SHOT_ROWS
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.paper.published import table_rows
@@ -69,7 +69,6 @@ def documents(
         scores=records(scores),
         contrasts=records(contrasts),
         judgements=records(judgements),
-        not_run=[*not_run(score.row for score in scores)],
         published=[table.json() for table in published],
     )
 
@@ -88,7 +87,8 @@ def main_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> 
         )
         for method in SHOT_ROWS
     )
-    note = "; ".join([*not_run(score.row for score in scores), *([LEGEND] if weak else [])])
+    without = [] if any(score.row == "attentive_probe" for score in scores) else [NO_TOKENS]
+    note = "; ".join([*without, *([LEGEND] if weak else [])])
     return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), lines, note)
 
 

@@ -1,7 +1,7 @@
 """Evaluation: predictions of every row, metrics with intervals over takes, the gate, and self-checks."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -95,7 +95,7 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     from trajpilot_core.evaluation.checks import CheckInputs, judge
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
-    from trajpilot_core.evaluation.tables import gate_rows, outcome_table
+    from trajpilot_core.evaluation.tables import gate_rows, metric_rows, outcome_table
     from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, TRAINED, judge_rows
 
     cfg = work.config
@@ -110,9 +110,11 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     work.sink.reject(rows.rejects)
     work.sink.count(rows.n_in, rows.n_out)
     predictions = collected.predictions()
-    takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
+    takes = work.inputs.table("takes", ["take_id", "corpus", "split"]).to_pylist()
     steps.begin("metrics and their intervals")
-    metrics = score(predictions, takes, cfg)
+    scored = set(predictions.take_ids)
+    corpus = ", ".join(sorted({row["corpus"] for row in takes if row["take_id"] in scored}))
+    metrics = metric_rows(predictions, corpus, cfg)
     plans_in_latents = "latent_checks" in cfg.further_entries
     in_latents = rows_of(Judgement, work.inputs.table("latent_checks")) if plans_in_latents else []
     has_heads = predictor_config(work.inputs.models("predictors")).head == "classes"
@@ -161,16 +163,6 @@ def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -
     if reason is not None:
         return reason
     return known_of_predictions(world, predictions, segments, windows, classes)
-
-
-def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: CompletedEvaluation) -> list[Metric]:
-    """Score every row with intervals over takes, and over captures where a capture has several takes."""
-    from trajpilot_core.evaluation.tables import metric_rows
-
-    scored = set(predictions.take_ids)
-    corpus = ", ".join(sorted({row["corpus"] for row in takes if row["take_id"] in scored}))
-    captures = {row["take_id"]: row["capture"] for row in takes}
-    return metric_rows(predictions, corpus, cfg) + metric_rows(predictions, corpus, cfg, captures)
 
 
 def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:

@@ -10,7 +10,7 @@ from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
 from trajpilot_core.stages.evaluation import CURVES, SCORED, further
 from trajpilot_core.store.reading import Inputs
 
-VERSION = 15  # raise when what this stage writes changes
+VERSION = 16  # raise when what this stage writes changes
 CORPUS = ("takes", "segments", "labels", "windows", "motions")
 READS = (*SCORED, "gate", "outcomes", *CURVES, *CORPUS)
 ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")

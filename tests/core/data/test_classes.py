@@ -12,8 +12,6 @@ from rows_fixture import predicted, scorers_of
 from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import in_classes
 from trajpilot_core.errors import LeakError, StoreError
-from trajpilot_core.evaluation.prediction_arrays import EvaluationError
-from trajpilot_core.evaluation.predictions import with_these_answers
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import WindowBatch
@@ -87,18 +85,6 @@ def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made
         found.append((queries.texts[queries.label], queries.plans, queries.fallback))
     assert all(torch.equal(a, b) for a, b in zip(*found[:2], strict=True))
     assert not torch.equal(found[0][0], found[2][0])
-
-
-def test_predictions_of_another_stage_over_other_answers_are_refused_both_ways(made, merged) -> None:
-    data, _, _, (over_labels, _, _) = made
-    _, own, (over_classes, _, _) = merged
-    assert with_these_answers(over_labels, "toy", data) is over_labels
-    assert with_these_answers(over_classes, "toy", own) is over_classes
-    empty = over_labels.slice(0, 0)
-    assert with_these_answers(empty, "toy", data) is empty
-    for table, answers in ((over_labels, own), (over_classes, data)):
-        with pytest.raises(EvaluationError, match="labels and classes do not mix"):
-            with_these_answers(table, "toy", answers)
 
 
 def test_a_row_that_reads_the_labels_behind_the_classes_of_its_own_window_is_refused(made) -> None:

@@ -19,11 +19,7 @@ from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionCollector, Predictions
-from trajpilot_core.evaluation.tables import (
-    gate_rows,
-    metric_rows,
-    outcome_table,
-)
+from trajpilot_core.evaluation.tables import gate_rows, metric_rows, outcome_table
 from trajpilot_core.stages import evaluation as stage
 
 CFG = CompletedEvaluation(bootstrap=300)
@@ -139,14 +135,6 @@ def test_rows_or_seeds_with_different_windows_are_neither_compared_nor_averaged(
     assert [m for m in rows if m.variant == "scorer" and m.reference == "no_traj"]
     blocks = predictions_of(table.filter(~(first & (pc.field("seed") == 1))))
     assert not [m for m in metric_rows(blocks, "x", CFG) if m.seed is None]
-
-
-def test_captures_of_several_takes_widen_the_intervals(blocks: Predictions) -> None:
-    apart = {take: take for take in blocks.take_ids}
-    assert metric_rows(blocks, "x", CFG, apart) == []
-    rows = metric_rows(blocks, "x", CFG, {take: f"c{i // 4}" for i, take in enumerate(blocks.take_ids)})
-    assert {m.cluster for m in rows} == {"capture"}
-    assert {m.n_takes for m in rows} == {3}
 
 
 def test_gate_rows_obey_the_identity(blocks: Predictions) -> None:

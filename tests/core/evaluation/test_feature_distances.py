@@ -97,10 +97,7 @@ def test_distances_are_those_of_plain_loops(memory: Memory, measured: Memory) ->
         for kind in KINDS:
             one, two = (vectors[part] for part in pairs[kind])
             cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(one, two, strict=True)]
-            wanted = {
-                "mean_l1": np.abs(one - two).mean(),
-                "mean_cosine": np.mean(cosines),
-            }
+            wanted = {"mean_l1": np.abs(one - two).mean(), "mean_cosine": np.mean(cosines)}
             for quantity, value in wanted.items():
                 assert rows[name, kind, quantity].value == pytest.approx(value, rel=1e-3)
                 assert rows[name, kind, quantity].low <= value <= rows[name, kind, quantity].high

@@ -11,14 +11,8 @@ from shots_fixture import CFG, Shown, fitted, shares, some_shots, untrained, wit
 
 from trajpilot_core.data.events import TEST, TRAIN, Shots, refuse_late
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.event_rows import (
-    SHOT_ROWS,
-    OutcomeModels,
-    ShotMethod,
-    check_sight,
-    not_run,
-    permuted,
-)
+from trajpilot_core.evaluation.event_rows import SHOT_ROWS, OutcomeModels, ShotMethod, check_sight, permuted
+from trajpilot_core.report.outcome_page import main_table
 from trajpilot_core.retrieval.events import find_events
 from trajpilot_core.training.event_scorer import EventAnswers
 
@@ -130,10 +124,7 @@ def test_a_probe_uses_a_token_before_the_shot_and_sees_nothing_else(name: str, t
 
 def test_without_tokens_there_is_no_probe_and_the_table_names_the_setting() -> None:
     assert "attentive_probe" not in shares(untrained(SHOTS), SHOTS)
-    (said,) = not_run([row for row in ALL if row != "attentive_probe"])
-    assert said.startswith("Visual probe: not run")
-    assert said.endswith("set features.tokens=temporal")
-    assert not_run(ALL) == []
+    assert main_table([], []).note.endswith("set features.tokens=temporal")
 
 
 def test_a_row_is_above_chance_only_where_its_inputs_decide(tmp_path: Path, subtests) -> None:

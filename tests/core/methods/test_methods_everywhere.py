@@ -21,7 +21,7 @@ from trajpilot_core.errors import MethodError
 from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores
 from trajpilot_core.evaluation.checks import gate_check
 from trajpilot_core.evaluation.prediction_arrays import Predictions
-from trajpilot_core.evaluation.tables import gate_rows
+from trajpilot_core.evaluation.tables import gate_rows, metric_rows
 from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.predict import answers
@@ -29,7 +29,6 @@ from trajpilot_core.predict.page import gate_said
 from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.report.drawing.svg_grid import style
 from trajpilot_core.report.gallery.windows import draw
-from trajpilot_core.stages.evaluation import score
 
 CFG = CompletedReport(frames=False)
 KNOWN = {"no_traj": 11.0, "endpoint_traj": 22.0, "oracle": 33.0}
@@ -167,7 +166,7 @@ def test_a_row_that_nobody_declared_is_refused_by_its_name(made: Made) -> None:
     tables = corpus(n_train=6, n_test=8, n_segments=9)
     unknown = predictions_of(predictions(tables, {"no_traj": 0.3, "unheard-of": 0.4}))
     with pytest.raises(MethodError, match="no row of the tables is called 'unheard-of'"):
-        score(unknown, tables["takes"].to_pylist(), EvaluationConfig(bootstrap=100))
+        metric_rows(unknown, "toy", EvaluationConfig(bootstrap=100))
     metrics = made.inputs.tables["metrics"]
     renamed = [m.replace(variant="unheard-of") if m.variant == "toy" else m for m in rows_of(Metric, metrics)]
     with pytest.raises(MethodError, match="no row of the tables is called 'unheard-of'"):

@@ -22,13 +22,7 @@ from trajpilot_core.metrics import METRICS, of_table, window_values, with_ceilin
 from trajpilot_core.metrics.base import MetricSpec
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.metrics.shots import SHOT_METRICS
-from trajpilot_core.metrics.windows import (
-    edit_distance,
-    full_exact,
-    mean_accuracy,
-    mid_recall,
-    sequence_iou,
-)
+from trajpilot_core.metrics.windows import edit_distance, full_exact, mean_accuracy, mid_recall, sequence_iou
 from trajpilot_core.report.pose_page import PoseResults
 from trajpilot_core.studies.paper_tables.labels.scored import ACTION_SCORES, SHOT_SCORES
 

@@ -59,11 +59,7 @@ def root(tmp_path: Path) -> Path:
 def test_every_table_of_the_evaluation_lies_under_its_name_and_labels_with_them(root: Path) -> None:
     assert place_documents(PAGE, str(root)) == f"{root}/reports/report.html"
     placed = {path.name: pq.read_table(path)["n"].to_pylist() for path in (root / "reports" / "tables").iterdir()}
-    assert placed == {
-        "predictions.parquet": [1, 2, 3],
-        "take_scores.parquet": [4, 5, 6],
-        "labels.parquet": [7],
-    }
+    assert placed == {"predictions.parquet": [1, 2, 3], "take_scores.parquet": [4, 5, 6], "labels.parquet": [7]}
     assert (root / "reports" / "report.html").read_bytes() == b"<html>"
 
 

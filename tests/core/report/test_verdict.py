@@ -9,14 +9,7 @@ from synthetic_results import Kept, Tables, a_metric, built
 from schemas.arrow import rows_of, table_of
 from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.report.tables.results import Results, results_of
-from trajpilot_core.report.verdict import (
-    BROKEN,
-    NOTHING,
-    DerivedVerdict,
-    story_of,
-    verdict_of,
-    with_faults,
-)
+from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, story_of, verdict_of, with_faults
 
 
 def planted(inputs: Tables, **gains: tuple[float, float, float]) -> Results:

@@ -19,24 +19,12 @@ from trajpilot_core.methods import method
 from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import Thumbnail
-from trajpilot_core.report.gallery.windows import (
-    HELPED,
-    Example,
-    Facts,
-    GalleryStep,
-    GalleryWindows,
-    Plan,
-)
+from trajpilot_core.report.gallery.windows import HELPED, Example, Facts, GalleryStep, GalleryWindows, Plan
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
-from trajpilot_core.studies.paper_tables.figures.base import (
-    STYLE,
-    FigureSource,
-    undrawn,
-    write_figures,
-)
+from trajpilot_core.studies.paper_tables.figures.base import STYLE, FigureSource, undrawn, write_figures
 from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")

@@ -1,27 +1,12 @@
-"""The record of a picture, and what the charts of the report are drawn from."""
+"""The record of a picture of the UI, and how it is drawn."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NamedTuple
 
-from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.svg_grid import Drawn, NotDrawn, Picture, fitted
-from trajpilot_core.report.tables.results import Results
-
-
-@dataclass(frozen=True)
-class Material:
-    """The tables that figures of the report are drawn from."""
-
-    results: Results
-    ceilings: Sequence[Ceiling]
-    gate: Sequence[GateRow]
-    headroom: Sequence[Headroom]
-    curves: Sequence[tuple[str, Sequence[CurvePoint]]]
-    """(stage, its curve rows)."""
 
 
 class Figure(NamedTuple):

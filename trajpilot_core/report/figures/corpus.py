@@ -10,10 +10,11 @@ from markupsafe import Markup
 
 from schemas.annotation import DOF, MOTIONS
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Chart, element, shortened
+from trajpilot_core.report.drawing.charts import Chart, Point, Series, element, keys_of, line_chart, shortened
+from trajpilot_core.report.drawing.row_styles import SPARE
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet, standalone
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.figures.rows import counted_chart
+from trajpilot_core.report.figures.rows import X_LABEL
 from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, three_views
 from trajpilot_core.report.health import SPLITS
 
@@ -33,12 +34,15 @@ def corpus(committed: Committed) -> Drawn:
         raise NothingToDraw("this corpus has no planning windows; the table of this stage has its counts")
     counts = Counter(zip(windows["split"].to_pylist(), windows["horizon"].to_pylist(), strict=True))
     horizons = sorted(set(windows["horizon"].to_pylist()))
-    lines = {split: [(horizon, float(counts[split, horizon])) for horizon in horizons] for split in SPLITS}
+    lines = [
+        Series(split, style, tuple(Point(float(h), float(counts[split, h])) for h in horizons))
+        for split, style in zip(SPLITS, SPARE, strict=False)
+    ]
     takes = Counter(committed.table("ingest", "takes", ("split",))["split"].to_pylist())
     title = "Planning windows by horizon"
-    chart = counted_chart(title, title, "windows", lines)
+    chart = Chart(title, line_chart(title, X_LABEL, "windows", lines))
     return Drawn(
-        sheet([chart], chart.legend, committed.warning()),
+        sheet([chart], keys_of(lines), committed.warning()),
         f"Takes: {', '.join(f'{takes[split]:,} {split}' for split in SPLITS)}. The table of this stage counts rejects.",
     )
 

@@ -1,6 +1,6 @@
-"""Accuracy over the horizon, paired differences, gate and pool: charts of the report, pictures of the UI."""
+"""Accuracy over the horizon and paired differences: charts of the report, pictures of the UI."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 
 from schemas.arrow import rows_of
@@ -15,23 +15,20 @@ from trajpilot_core.report.drawing.charts import (
     Point,
     Series,
     element,
-    keys_of,
     keys_of_rows,
     line_chart,
     swatch,
     whisker_chart,
 )
-from trajpilot_core.report.drawing.row_styles import SPARE, style_of
+from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
-from trajpilot_core.report.figures.base import Figure, Material
+from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.report.tables.results import Results, ablations, results_of
+from trajpilot_core.report.tables.results import Results, results_of
 from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.report.verdict import story_of
 
 X_LABEL = "horizon H (steps)"
-SEVERAL = 2
-"""A row gets a chart of its ablations from this number of them on; the difference to a single one is a table."""
 SHOWN = ("M@1", "MSeq")
 """Metrics of the picture in the UI."""
 
@@ -73,38 +70,21 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     return charts
 
 
-def main_legend(material: Material) -> list[Key]:
+def main_legend(results: Results, *, has_ceilings: bool) -> list[Key]:
     """Return the legend of all charts over the horizon; ceilings have the colours of their rows."""
-    variants = material.results.variants()
+    variants = results.variants()
     bar = swatch("bound", element("path", d="M8 6h14"))
     bound = [Key("thin, with bars: ceiling of the row of that colour", bar)]
-    return keys_of_rows([v for v in charted() if v in variants]) + (bound if material.ceilings else [])
+    return keys_of_rows([v for v in charted() if v in variants]) + (bound if has_ceilings else [])
 
 
-def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:
-    """Draw M@1 of some rows over the horizon, without bands."""
-    series = [s for v in shown if (s := series_of(results, v, None, "M@1", has_band=False)).points]
-    return Chart(caption, line_chart(title, X_LABEL, "M@1, %", series), keys_of_rows(shown))
-
-
-def control_charts(material: Material) -> list[Chart]:
-    """Draw the controls between No-Traj and Oracle."""
+def control_chart(results: Results) -> Chart:
+    """Draw M@1 of the controls between No-Traj and Oracle, without bands."""
     ends = {method.id for method in METHODS if method.id == REFERENCE or method.sees == "all_motion"}
-    wanted = {*ends, *with_role("control", "floor")}
-    shown = [variant for variant in material.results.variants() if variant in wanted]
-    return [rows_chart(material.results, shown, "M@1 of the controls", "M@1 of the controls, No-Traj and Oracle")]
-
-
-def ablation_charts(material: Material) -> list[Chart]:
-    """Draw a chart for each row with several ablations."""
-    results, charts = material.results, []
-    for whole, parts in ablations().items():
-        shown = [v for v in results.variants() if v in (REFERENCE, whole, *parts)]
-        if len(set(parts) & set(shown)) >= SEVERAL:
-            name = row_name(whole)
-            caption = f"M@1 of {name}, of {name} without parts, and of {row_name(REFERENCE)}"
-            charts.append(rows_chart(results, shown, f"M@1 of {name} without parts", caption))
-    return charts
+    shown = [row for row in results.variants() if row in {*ends, *with_role("control", "floor")}]
+    series = [s for row in shown if (s := series_of(results, row, None, "M@1", has_band=False)).points]
+    drawing = line_chart("M@1 of the controls", X_LABEL, "M@1, %", series)
+    return Chart("M@1 of the controls, No-Traj and Oracle", drawing, keys_of_rows(shown))
 
 
 def accuracy(committed: Committed) -> Drawn:
@@ -129,34 +109,3 @@ def accuracy(committed: Committed) -> Drawn:
 
 
 ACCURACY = Figure("accuracy", "Accuracy over the horizon", ("evaluation",), accuracy)
-
-
-def counted_chart(title: str, caption: str, y_label: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Chart:
-    """Draw lines over the horizon that are no rows: name of a line -> its (horizon, value)."""
-    series = [
-        Series(name, [*SPARE][at % len(SPARE)], tuple(Point(float(h), value) for h, value in points))
-        for at, (name, points) in enumerate(lines.items())
-    ]
-    return Chart(caption, line_chart(title, X_LABEL, y_label, series), keys_of(series))
-
-
-def gate_charts(material: Material) -> list[Chart]:
-    """Draw the share of opened gates, one line per seed."""
-    seeds = sorted({row.seed for row in material.gate})
-    lines = {
-        f"seed {seed}": [(r.horizon, r.open_rate) for r in material.gate if r.seed == seed and r.horizon is not None]
-        for seed in seeds
-    }
-    caption = "Windows in which the gate opened for a retrieved trajectory"
-    return [counted_chart("Open rate of the gate", caption, "gate open, %", lines)]
-
-
-def headroom_charts(material: Material) -> list[Chart]:
-    """Draw the same-step recall of the retrieved pool, one line per pool size, first seed."""
-    rows = [row for row in material.headroom if row.seed == min(r.seed for r in material.headroom)]
-    lines = {
-        f"top {pool}": [(r.horizon, r.same_step_recall) for r in rows if r.pool == pool]
-        for pool in sorted({row.pool for row in rows})
-    }
-    caption = "Middle steps for which a candidate has the true label at the same position"
-    return [counted_chart("Headroom of the retrieved pool", caption, "truth in pool, %", lines)]

@@ -1,9 +1,9 @@
 r"""The tables as LaTeX floats, ready for \input; needs booktabs and graphicx. The numbers are those of the HTML page.
 
 Every text is escaped: a label can neither run a command nor end a group. The output is ASCII, so that no font or
-encoding can lack a character: one with a LaTeX command becomes that command, a letter with accents its accent commands,
-and any other character its code point, `[U+5207]`. A table longer than a page continues in a further float; one wider
-than a line is scaled down to it.
+encoding can lack a character: a letter loses its accents, and any other character without a command below becomes its
+code point, `[U+5207]`. A table longer than a page continues in a further float; one wider than a line is scaled down to
+it.
 """
 
 import unicodedata
@@ -17,37 +17,15 @@ if TYPE_CHECKING:
 LINES = 52
 """Rows of one float: what a page of 8.5 x 11 inches has room for in footnotesize, below a caption of six lines."""
 HEAD = "% Needs \\usepackage{booktabs,graphicx}. Written by TrajPilot; do not edit.\n"
-ESCAPED = {letter: "\\" + letter for letter in "{}$&#%_"}
-TYPED = {"−": "$-$", "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "°": r"$^{\circ}$", "✓": "ok"}
-NAMED = {
-    letter: rf"\{name}{{}}"
-    for letters, names in (
-        ("\\^~<>|", "textbackslash textasciicircum textasciitilde textless textgreater textbar"),
-        ("…†‡§ßæÆœŒøØłŁı", "dots dag ddag S ss ae AE oe OE o O l L i"),
-    )
-    for letter, name in zip(letters, names.split(), strict=True)
-}
-MATHEMATICS = {
-    letter: rf"$\{name}$"
-    for letters, names in (
-        ("·×±≤≥≠≈∑∞ℓ✗", "cdot times pm leq geq neq approx sum infty ell times"),
-        ("→←↑↓", "rightarrow leftarrow uparrow downarrow"),
-        ("αβγδεζηθικλμνξ", "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"),
-        ("πρστυφχψω", "pi rho sigma tau upsilon phi chi psi omega"),
-        ("ΓΔΘΛΞΠΣΥΦΨΩ", "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"),
-    )
-    for letter, name in zip(letters, names.split(), strict=True)
-}
-COMMANDS = ESCAPED | TYPED | NAMED | MATHEMATICS
-"""Character -> its LaTeX."""
-ACCENTS = dict(
-    zip(
-        "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327",
-        ("`", "'", "^", "~", "=", "u ", ".", '"', "r ", "H ", "v ", "c "),
-        strict=True,
-    )
+COMMANDS = (
+    {letter: "\\" + letter for letter in "{}$&#%_"}
+    | {"−": "$-$", "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "✓": "ok", "°": r"$^{\circ}$"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "…": r"\dots{}", "†": r"\dag{}"}
+    | {"✗": r"$\times$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "λ": r"$\lambda$"}
+    | {"→": r"$\rightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 )
-"""Combining accent -> the command that sets it over (or under) a letter."""
+"""Character -> its LaTeX: those with a meaning to LaTeX, and the signs of our own texts."""
 
 
 def latex_text(text: str) -> str:
@@ -61,14 +39,10 @@ def _character(character: str) -> str:
         return COMMANDS[character]
     if character.isascii():
         return character if character.isprintable() else " "
-    letter, *accents = list(unicodedata.normalize("NFD", character))
-    if letter.isascii() and letter.isalpha() and accents and all(accent in ACCENTS for accent in accents):
-        for accent in accents:  # the first one is nearest to the letter
-            letter = rf"\{ACCENTS[accent]}{{{letter}}}"
-        return letter
     if character.isspace() or unicodedata.category(character) in ("Cc", "Cf"):
         return " "
-    return f"[U+{ord(character):04X}]"
+    letter = unicodedata.normalize("NFD", character)[0]
+    return letter if letter.isascii() and letter.isalpha() else f"[U+{ord(character):04X}]"
 
 
 def fitted(tabular: str) -> list[str]:

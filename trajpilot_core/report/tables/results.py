@@ -16,17 +16,7 @@ from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.paper import published
-from trajpilot_core.report.tables.table import (
-    NOTHING,
-    Cell,
-    Table,
-    Value,
-    grouped,
-    marked,
-    number,
-    row_label,
-    row_name,
-)
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, grouped, marked, number, row_label, row_name
 
 EVERY_POOLING = ("none", "plain", "sample")
 MEANS = ("plain", "sample")
@@ -78,7 +68,7 @@ class Results:
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
     """Select the metrics that are printed, and the rows that do not count as trained."""
     undertrained = undertrained_rows(judgements, {row.id: row.models for row in METHODS})
-    kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
+    kept = tuple(m for m in metrics if m.seed is None)
     return Results(kept, undertrained)
 
 
@@ -168,12 +158,6 @@ def all_tables(results: Results) -> list[Table]:
         title = f"Difference to {row_name(row)}, paired over takes"
         specs.append(TableSpec(f"gain-{row}", title, variants, columns, reference=row))
     return filled_tables(results, specs)
-
-
-def ablations() -> dict[str, list[str]]:
-    """Return row -> its ablations."""
-    whole = dict.fromkeys(row.part_of for row in METHODS if row.part_of)
-    return {id_: [row.id for row in METHODS if row.part_of == id_] for id_ in whole if id_}
 
 
 def attribution_tables(results: Results) -> list[Table]:

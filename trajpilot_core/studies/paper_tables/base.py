@@ -19,17 +19,7 @@ from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.paper.published import HORIZONS
 from trajpilot_core.report.tables.results import Results, is_single_best
-from trajpilot_core.report.tables.table import (
-    DAGGER,
-    DASH,
-    LEGEND,
-    NOTHING,
-    Cell,
-    Table,
-    Value,
-    metric_head,
-    row_name,
-)
+from trajpilot_core.report.tables.table import DAGGER, DASH, LEGEND, NOTHING, Cell, Table, Value, metric_head, row_name
 from trajpilot_core.store.reading import Inputs
 
 DIGITS = 2

@@ -9,12 +9,11 @@ from report_page import Reader
 from synthetic_results import Tables
 
 from schemas.arrow import rows_of
-from schemas.results import CurvePoint, GateRow, Headroom, Metric
+from schemas.results import CurvePoint, Metric
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.drawing.row_styles import colours
-from trajpilot_core.report.figures import report_charts
-from trajpilot_core.report.figures.base import Material
-from trajpilot_core.report.figures.curves import NAMES
+from trajpilot_core.report.figures import rows
+from trajpilot_core.report.figures.curves import NAMES, training_charts
 from trajpilot_core.report.tables.results import cell_of, results_of
 
 LINE = re.compile(r'<g class="line ([\w-]+)')
@@ -37,15 +36,11 @@ def curves_of(models: list[str]) -> list[CurvePoint]:
 
 @pytest.fixture(scope="module")
 def charts(inputs: Tables) -> list[str]:
-    """Every chart of a run that has every row, three seeds and every model."""
-    gate = [
-        row.replace(seed=seed) for seed in (0, 1, 2) for row in rows_of(GateRow, inputs.tables["gate"]) if row.seed == 0
-    ]
+    """Every chart of a run that has every row and every model."""
     models = sorted({model.split("/")[-1] for one in METHODS for model in one.models} | set(NAMES))
     results = results_of(every_row(inputs), [])
-    headroom = rows_of(Headroom, inputs.tables["headroom"])
-    drawn = report_charts(Material(results, [], gate, headroom, [("predictor", curves_of(models[:8]))]))
-    return [str(item.chart) for section in drawn.values() for item in section]
+    drawn = [rows.gain_chart(results), *rows.horizon_charts(results, []), rows.control_chart(results)]
+    return [str(one.chart) for one in (*drawn, *training_charts([("predictor", curves_of(models[:8]))]))]
 
 
 def alike(one: str, other: str) -> bool:

@@ -307,9 +307,7 @@ TABLES = (
         title="Outcome of basketball shots",
         heads=("Method",),
         lines=of_methods(("no_traj", "attentive_probe", "scorer", "oracle")),
-        columns=headed(
-            dict(zip(PAPERS, ("Outcome Acc.", "Balanced Acc.", "Made Rec.", "Miss Rec."), strict=True)),
-        ),
+        columns=headed(dict(zip(PAPERS, ("Outcome Acc.", "Balanced Acc.", "Made Rec.", "Miss Rec."), strict=True))),
         recipes=("basketball",),
         rules=(3,),
         always="The probe reads temporal tokens of the clip (features.tokens=temporal), the paper's every patch.",

@@ -1,4 +1,4 @@
-"""Commands on finished runs: `compare`, `export`, `paper`, `poses step`."""
+"""Commands on finished runs: `compare`, `paper`."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli.options import Root
 from deployments.cli.tables import say, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
@@ -18,28 +17,7 @@ from trajpilot_core.stages import EVERY_STAGE
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.comparison import Pairing
 
-measuring = typer.Typer(help="Pose sources: unit of length.", no_args_is_help=True)
 SHOWN = 5
-
-
-def export(
-    root: Annotated[str, typer.Option("--root", help="Root of a finished run.")] = "runs/demo",
-    out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("export"),
-    table: Annotated[
-        list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
-    ] = [],  # noqa: B006
-) -> None:
-    """Write tables and predictions of a finished run as Parquet and CSV."""
-    from trajpilot_core.exported import default_tables, export_tables
-    from trajpilot_core.opened import open_run
-
-    run, console = open_run(root), Console()
-    exported = export_tables(run, table or default_tables(run), out)
-    if exported.warning:
-        say(console, exported.warning)
-    for entry in exported.tables:
-        say(console, f"{entry.name}: {entry.rows:,} rows of {entry.stage}: {', '.join(entry.files)}")
-    say(console, f"{out}: {len(exported.tables)} tables, described in export.json")
 
 
 def paper(
@@ -68,25 +46,6 @@ def paper(
     typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
     if not can_draw():
         typer.echo(HINT, err=True)
-
-
-@measuring.command()
-def step(root: Root = "runs") -> None:
-    """Print the median step of the training clips from pose files, metres, for `trajectories.scale_factor`."""
-    import numpy as np
-    import polars as pl
-
-    from schemas.annotation import DOF, MOTIONS
-    from trajpilot_core.opened import open_run
-    from trajpilot_core.poses.motions import median_step_m
-
-    run = open_run(root)
-    takes = run.table("takes").filter(pl.col("split") == "train")["take_id"]
-    rows = run.table("motions").filter(pl.col("scale") == "metric", pl.col("take_id").is_in(takes.implode()))
-    if rows.is_empty():
-        raise InputError(f"no training clip below {root} has metric lengths; run trajectories with source aria")
-    clips = rows["motions"].to_numpy().astype(np.float64)
-    say(Console(), f"{median_step_m(clips.reshape(-1, MOTIONS, DOF)):.4f} m, over {rows.height:,} training clips")
 
 
 Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an earlier evaluation.")]
