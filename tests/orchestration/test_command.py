@@ -14,7 +14,7 @@ import pytest
 from hostile import FILES_OF_HOME
 from once import EmptyDatabase, Worlds
 from stack_processes import servers_over, wait_for
-from whole_run import ELSEWHERE, RUN, Ran
+from whole_run import ELSEWHERE, RUN, Ran, typed
 
 from schemas.world import soak_world
 
@@ -52,6 +52,17 @@ def test_a_run_in_another_folder_writes_under_its_root_only(ran: Ran, tmp_path: 
     assert list((ran.root.parent / ELSEWHERE).iterdir()) == []
     assert sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file()) == [*FILES_OF_HOME]
     assert servers_over(ran.root) == []
+
+
+def test_a_mistake_is_answered_with_one_message_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    for mistake, said in (
+        ("--set=features.size_px=3", "features.size_px is 3"),
+        ("--recipe=soup", "no recipe is called 'soup'"),
+        (f"--root={tmp_path}/taken/root", "choose another --root"),
+    ):
+        status, told = typed("run", "--root", str(tmp_path / "root"), "--data", str(tmp_path), mistake)
+        assert (status, told.startswith("error: "), said in told) == (2, True, True), told
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.campaign)])

@@ -146,6 +146,14 @@ def test_an_object_store_without_credentials_is_refused_in_one_sentence(
         assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
 
 
+def test_the_ui_refuses_a_port_that_is_none(made: tuple[Path, Path]) -> None:
+    for port in ("80000", "0"):
+        wrong = ask("ui", "--root", made[1], "--port", port)
+        assert wrong.exit_code == 2
+        assert "Invalid value for '--port'" in wrong.output
+        assert "http://" not in wrong.output
+
+
 def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
     for change, said in (
         ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),

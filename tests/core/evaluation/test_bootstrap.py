@@ -75,6 +75,14 @@ def test_a_resample_without_windows_of_a_horizon_is_left_out() -> None:
 
 
 @settings(max_examples=30)
+@given(st.integers(2, 60), st.integers(0, 1000))
+def test_every_resample_has_as_many_takes_as_the_sample(n_takes: int, seed: int) -> None:
+    weights = bootstrap.draw_weights(n_takes, 50, seed)
+    assert (weights.sum(axis=1) == n_takes).all()
+    assert np.array_equal(weights, bootstrap.draw_weights(n_takes, 50, seed))
+
+
+@settings(max_examples=30)
 @given(st.integers(2, 400))
 def test_fewer_takes_widen_the_interval(n_takes: int) -> None:
     assert bootstrap.tail(0.95, n_takes) < bootstrap.tail(0.95, n_takes + 1) < 0.025
