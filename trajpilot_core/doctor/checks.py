@@ -192,9 +192,6 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
         poses = sum(path.endswith(download.pose_file) for path in listed.present)
         todo = "takes without one are used without a trajectory"
         findings.append(_share("pose files", n_takes, [""] * (n_takes - poses), todo))
-    if listed.leftovers:
-        named = f"{len(listed.leftovers):,}: {', '.join(listed.leftovers[:NAMED])}"
-        findings.append(HealthFinding("leftovers", "none", named, "note", "download them again"))
     return findings
 
 

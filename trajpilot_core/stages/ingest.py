@@ -61,7 +61,6 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     facts: dict[str, JsonValue] = {
         "present": fingerprint(list(listing.present)),
         "n_present": len(listing.present),
-        "leftovers": list(listing.leftovers),
     }
     if not spec_of(config.corpus).has_plans:
         facts["windows"] = "none"

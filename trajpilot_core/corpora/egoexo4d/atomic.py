@@ -60,7 +60,7 @@ def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     """Filter one annotation; a Fault means that none of its descriptions can be used."""
     fields = as_object(entry)
     if fields is None:
-        return Fault(MALFORMED, f"an annotation is not an object, or contains a key twice: {shown(entry)}")
+        return Fault(MALFORMED, f"an annotation is not an object: {shown(entry)}")
     descriptions, uid = fields.get("descriptions"), as_id(fields.get("annotation_uid"))
     if not isinstance(descriptions, list) or uid is None:
         return Fault(MALFORMED, "an annotation lacks annotation_uid or its list of descriptions")
@@ -88,7 +88,7 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
     fields = as_object(value)
     text = as_text(fields.get("text")) if fields is not None else None
     if fields is None or text is None or "timestamp" not in fields:
-        return Fault(MALFORMED, f"a description lacks text or timestamp, or contains a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a description lacks text or timestamp: {shown(value)}")
     time_s = as_seconds(fields["timestamp"])
     if time_s is None:
         return Fault(RejectCode.TS_INVALID, f"timestamp is {shown(fields['timestamp'])}")

@@ -132,7 +132,7 @@ def _segment(
     """Return a segment, or why it cannot be used; unknown flags exclude nothing."""
     fields = as_object(value)
     if fields is None or "start_time" not in fields or "end_time" not in fields:
-        return Fault(MALFORMED, f"a segment lacks start_time or end_time, or contains a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
     uid = as_id(fields.get("step_unique_id"))
     if uid is None:
         return Fault(MALFORMED, f"step_unique_id is {shown(fields.get('step_unique_id'))}")

@@ -1,13 +1,11 @@
 """Files of a download: each folder is listed once; alternative names are tried in a stated order."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 
-from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import Fault
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.store.corpus_files import Corpus, file_names, leftovers, read_whole
+from trajpilot_core.store.corpus_files import Corpus, file_names, read_whole
 
 WORLD_FILE = "world.json"
 """Marks the root of a simulated corpus, in every layout; a reader lists it among its files if it exists."""
@@ -52,11 +50,6 @@ class Folders:
         """Whether the corpus is marked as simulated."""
         return is_simulated(self.corpus)
 
-    def leftovers(self) -> Iterator[str]:
-        """Yield the leftovers of broken downloads in the folders listed so far, in order."""
-        for folder, names in sorted(self._known.items()):
-            yield from (f"{folder}/{name}" if folder else name for name in leftovers(names))
-
 
 def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
     """Return the first of the paths that exists. Raises InputError: none does."""
@@ -77,9 +70,3 @@ def read_document(corpus: Corpus, path: str, advice: str = "download it (docs/da
         raise InputError(
             f"{path} cannot be read: {fault.detail}; run again when nothing writes to the corpus"
         ) from fault
-
-
-def leftover_rejects(leftover_files: Iterable[tuple[str, str]]) -> Iterator[Reject]:
-    """Yield a warning for each leftover of a broken download, given as (its take or empty, path)."""
-    for take, path in leftover_files:
-        yield Fault(RejectCode.LEFTOVER_FILE, f"{path} is left from an interrupted download").reject(take, 0, path)

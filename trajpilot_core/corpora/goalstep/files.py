@@ -75,7 +75,7 @@ def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
 
     Raises FileFaultError: the file is no such JSON.
     """
-    videos = _videos(parse(content, where, refuse_nan=False), where)
+    videos = _videos(parse(content, where), where)
     times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
     entries, faults = parted((index, _entry(video, level, times)) for index, video in enumerate(videos))
     uids = [(as_id(video.get("video_uid")) if isinstance(video, dict) else None) or "" for video in videos]
@@ -110,7 +110,7 @@ def _entry(video: object, level: Level, times: Counter[str | None]) -> Entry | F
     fields = as_object(video)
     uid = as_id(fields.get("video_uid")) if fields is not None else None
     if fields is None or uid is None:
-        return Fault(MALFORMED, f"an entry has no video_uid, or contains a key twice: {shown(video)}")
+        return Fault(MALFORMED, f"an entry has no video_uid: {shown(video)}")
     if not SAFE_NAME.fullmatch(uid):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_uid is {shown(uid)!r}")
     if times[uid] > 1:
@@ -127,7 +127,7 @@ def _entry(video: object, level: Level, times: Counter[str | None]) -> Entry | F
 def _step(value: object, parent: object, offset: int) -> Step | Fault:
     fields = as_object(value)
     if fields is None:
-        return Fault(MALFORMED, f"a segment is not an object, or contains a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment is not an object: {shown(value)}")
     if "start_time" not in fields or "end_time" not in fields:
         return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
     span_s = as_span(fields["start_time"], fields["end_time"])
@@ -186,7 +186,7 @@ def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
     Raises FileFaultError: the file is no such JSON.
     """
     videos: dict[str, Ego4dVideo] = {}
-    for video in _videos(parse(content, where, refuse_nan=True), where):
+    for video in _videos(parse(content, where), where):
         fields = as_object(video) or {}
         uid = as_id(fields.get("video_uid"))
         if uid is not None:
