@@ -11,7 +11,7 @@ from typing import NamedTuple
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_seconds, as_text, shown
 from trajpilot_core.corpora.records.annotations import is_tagged_unsure
@@ -153,7 +153,7 @@ EGOEXO4D_ATOMIC = CorpusSpec(
     listing=partial(list_release, kind=ATOMIC),
     published=PUBLISHED,
     n_classes=lambda config: config.atomic.classes,
-    download=download_of(ATOMIC_FILE),
+    download=DOWNLOAD,
     layout="egoexo4d",
     released=(OMNIVORE_VIDEO,),
 )

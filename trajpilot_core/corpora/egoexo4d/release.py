@@ -23,7 +23,7 @@ from trajpilot_core.corpora.egoexo4d.takes import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, read_document
 from trajpilot_core.corpora.formats.strict import FileFaultError, parse
-from trajpilot_core.corpora.spec import EGO4D_KEYS, Download, FileKind
+from trajpilot_core.corpora.spec import EGO4D_KEYS, Download
 from trajpilot_core.store.corpus_files import Corpus
 
 
@@ -188,17 +188,9 @@ def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject
 PARTS = "metadata annotations captures take_trajectory"
 
 
-def download_of(file: str) -> Download:
-    """Return the download of a task."""
-    paths = [file.format(split) for split in ("train", "val")]
-    return Download(
-        kinds=(
-            FileKind("takes", (TAKES,)),
-            FileKind("splits", (SPLITS,)),
-            *(FileKind(path.rpartition("/")[2], (path,)) for path in paths),
-        ),
-        commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
-        access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",
-        pose_file=TRAJECTORY,
-        without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
-    )
+DOWNLOAD = Download(
+    commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
+    access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",
+    pose_file=TRAJECTORY,
+    without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
+)

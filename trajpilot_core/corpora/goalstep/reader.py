@@ -35,7 +35,7 @@ from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
-from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, FileKind, places
+from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus
 
@@ -307,12 +307,6 @@ GOALSTEP = CorpusSpec(
     splits="the annotation files",
     unit="segments",
     download=Download(
-        kinds=(
-            FileKind("training annotations", places(PLACES, *FILES["train"])),
-            FileKind("validation annotations", places(PLACES, *FILES["test"])),
-            FileKind("groups of videos", places(PLACES, GROUPS)),
-            FileKind("metadata", METADATA),
-        ),
         commands=(
             "ego4d --output_directory ROOT --datasets annotations full_scale --benchmarks goalstep --metadata",
             "git clone https://github.com/facebookresearch/ego4d-goalstep ROOT/ego4d-goalstep",
