@@ -65,8 +65,6 @@ class BasketballConfig(Record):
 class GoalStepConfig(Record):
     """Which segments of Ego4D GoalStep are kept, and how they are labelled."""
 
-    level: Literal["step", "substep"] = "step"
-    """Level of the annotations to read."""
     label: Literal["category", "description"] = "category"
     """What becomes the label: the step's category in the taxonomy, or its free description."""
     video: Literal["full_scale", "video_540ss"] = "full_scale"

@@ -138,18 +138,6 @@ def test_rare_labels_are_those_of_training_and_are_cut_in_both_splits(tmp_path: 
     assert counted(reading)["training labels that occur at least 2 times"] == 3
 
 
-def test_substeps_know_their_step(tmp_path: Path) -> None:
-    inner = [step(0, 1, "Cook: Lift"), step(1, 3, "Cook: Drop")]
-    root = goalstep(tmp_path, [entry("a", [step(0, 2, segments=inner), step(2, 4)])], [])
-    reading = read(root, settings("goalstep", level="substep"))
-    (candidate,) = reading.candidates
-    assert [(p.text, p.details and p.details.parent) for p in candidate.points] == [
-        ("Cook: Lift", "Cook: Stir"),
-        ("Cook: Drop", "Cook: Stir"),
-    ]
-    assert reading.n_in == 2
-
-
 def test_the_label_is_the_category_or_the_description(tmp_path: Path) -> None:
     root = goalstep(tmp_path, [entry("a", four())], [])
     texts = {
@@ -247,5 +235,4 @@ def test_ingest_writes_segments_details_and_counts_of_a_download(tmp_path: Path)
     rows = {(row["take_id"], row["position"]): row for row in sink.rows("segments")}
     cut = rows["goalstep:grp-one:two", 0]
     assert (cut["start_s"], cut["end_s"], cut["label"]) == (0.0, 2.0, "cook stir")
-    assert {row["level"] for row in sink.rows("details")} == {"step"}
     assert any(row["what"] == "segments, test" and row["paper"] == 2709 for row in sink.rows("counts"))

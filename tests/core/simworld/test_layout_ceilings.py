@@ -15,7 +15,7 @@ from planning_world import Memory
 from right_predictions import right_predictions
 
 from schemas.config import CompletedEvaluation, IngestConfig
-from schemas.corpora import EgoPerConfig, GoalStepConfig, KeystepConfig
+from schemas.corpora import EgoPerConfig, KeystepConfig
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import Labelling, Tables, cut_take, tables_of
@@ -139,7 +139,6 @@ def test_files_of_one_take_are_laid_end_to_end(tmp_path: Path) -> None:
 UNSHOWN: list[tuple[str, dict[str, object], str]] = [
     ("egoper", {"egoper": EgoPerConfig()}, r"carry a label that no step of the world has \('error addition'\)"),
     ("egoper", {"egoper": NO_ADDITIONS.replace(keep_background=True)}, "no step of the world has"),
-    ("goalstep", {"goalstep": GoalStepConfig(level="substep")}, "no step of the world has"),
     ("keystep", {"keystep": KeystepConfig(leaves_only=True)}, "are left out of the tables"),
 ]
 

@@ -1,6 +1,6 @@
-"""Ego4D GoalStep -> one candidate take per video file, with its steps or substeps; the rest becomes rejects.
+"""Ego4D GoalStep -> one candidate take per video file, with its steps; the rest becomes rejects.
 
-Decisions: docs/decisions/segment-corpora.md. The counted unit is the segment of the configured level.
+Decisions: docs/decisions/segment-corpora.md. The counted unit is the step.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ ROUNDING_S = 1e-6
 CUTS = (1, 2, 3, 5, 10, 20)
 """Values of `min_label_train` for which labels are counted, to compare with the paper."""
 PAPER_LABELS = 310
-FILTERS = "ingest.goalstep: level, relevance, min_label_train"
+FILTERS = "ingest.goalstep: relevance, min_label_train"
 
 
 class VideoPart(NamedTuple):
@@ -109,7 +109,7 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     known = _Known(folders, config.goalstep, annotations, groups, videos)
     annotated, n_in = _annotated(known, gathered)
     labels = _cut(known, annotated, gathered)
-    return gathered.reading(folders, n_in, gathered.scenarios, _counts(annotated, gathered, known.config, labels))
+    return gathered.reading(folders, n_in, gathered.scenarios, _counts(annotated, gathered, labels))
 
 
 def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
@@ -117,7 +117,7 @@ def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], 
     annotated: list[_Annotated] = []
     n_in = 0
     for released, path in known.annotations.items():
-        document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
+        document = parse_goalstep(read_document(known.folders.corpus, path), path)
         n_in += document.n_units
         for uid, index, n_units, fault in document.lost:
             gathered.reject(fault, take_id(uid, uid) if uid else "", n_units, path, index)
@@ -234,8 +234,6 @@ def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathe
         gathered.counts["segments over two files"] += 1
     details = Details(
         description=step.description,
-        level=known.config.level,
-        parent=step.parent,
         goal=source.entry.goal,
         goal_category=source.entry.goal_category,
         is_continued=step.is_continued,
@@ -268,10 +266,7 @@ def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
     )
 
 
-def _counts(
-    annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
-) -> tuple[CorpusCount, ...]:
-    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance"
+def _counts(annotated: Sequence[_Annotated], gathered: ReaderState, labels: Counter[str]) -> tuple[CorpusCount, ...]:
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
@@ -280,12 +275,12 @@ def _counts(
         rows += [
             count(f"entries, {role}", len(entries)),
             count(f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries)),
-            count(f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), setting=level),
+            count(f"steps as released, {role}", sum(entry.n_units for entry in entries)),
             count(kept, gathered.counts[kept], paper, FILTERS),
         ]
     for least in CUTS:
         what = f"training labels that occur at least {least} times"
-        note = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
+        note = f"ingest.goalstep: relevance, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
         rows.append(count(what, sum(n >= least for n in labels.values()), setting=note))
     others = ("segments with absent fields", "segments over two files", OVERLAPS)
     return *rows, *(count(what, gathered.counts[what]) for what in others)
