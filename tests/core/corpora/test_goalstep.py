@@ -138,16 +138,6 @@ def test_rare_labels_are_those_of_training_and_are_cut_in_both_splits(tmp_path: 
     assert counted(reading)["training labels that occur at least 2 times"] == 3
 
 
-def test_the_label_is_the_category_or_the_description(tmp_path: Path) -> None:
-    root = goalstep(tmp_path, [entry("a", four())], [])
-    texts = {
-        label: {p.text for c in read(root, settings("goalstep", label=label)).candidates for p in c.points}
-        for label in ("category", "description")
-    }
-    assert texts["description"] == {"Stirs it."}
-    assert "Cook: Stir" in texts["category"]
-
-
 def test_absent_fields_hold_their_defaults_and_are_told(tmp_path: Path) -> None:
     bare = {k: v for k, v in step(0, 2).items() if k not in ("is_continued", "is_procedural", "is_relevant")}
     reading = read(goalstep(tmp_path, [entry("a", [bare, step(2, 4)])], []), CFG)

@@ -16,7 +16,7 @@ from once import Worlds
 
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig, tiny_world
-from trajpilot_core.corpora.formats.folders import is_simulated
+from trajpilot_core.corpora.formats.folders import Folders
 from trajpilot_core.corpora.registry import corpus_of_layout, layouts
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import execute
@@ -83,7 +83,7 @@ def test_a_second_writing_and_an_interrupted_one_end_with_the_same_bytes(layout:
 
 def check_world_json(folder: Path, config: WorldConfig) -> None:
     """It says that the world was simulated, and by which configuration."""
-    assert is_simulated(open_corpus(str(folder)))
+    assert Folders(open_corpus(str(folder))).is_simulated
     found = read_world(str(folder))
     assert found.config == config
     has_poses = any("trajectory" in name or "timesync" in name for name in contents(folder))
@@ -115,10 +115,10 @@ def digest_of(config: WorldConfig) -> str:
 
 
 def test_a_corpus_that_does_not_say_so_is_not_called_simulated(tmp_path: Path) -> None:
-    assert not is_simulated(open_corpus(str(tmp_path)))
+    assert not Folders(open_corpus(str(tmp_path))).is_simulated
     for content in (b"", b"[]", b'{"simulated": "yes"}', b"{" * 200_000):
         (tmp_path / "world.json").write_bytes(content)
-        assert not is_simulated(open_corpus(str(tmp_path)))
+        assert not Folders(open_corpus(str(tmp_path))).is_simulated
 
 
 @pytest.mark.parametrize("name", OTHERS)

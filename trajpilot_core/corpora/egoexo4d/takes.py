@@ -4,7 +4,6 @@ Source: docs.ego-exo4d-data.org, pages Metadata and Takes. Folders are named by 
 uid, and takes.json joins them. The head camera is the one with `is_ego` whose id begins with `aria`.
 """
 
-from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from trajpilot_core.corpora.formats.strict import (
     parse,
     shown,
 )
+from trajpilot_core.corpora.records.candidates import claimed_twice
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, safe_path
 
@@ -71,7 +71,10 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
                 takes.usable[uid] = _take_files(uid, record, config)
             except TakeFault as unusable:
                 takes.faults[uid] = Fault(unusable.code, unusable.detail)
-    _refuse_shared_videos(takes)
+    shared = claimed_twice((take.video, uid, "train") for uid, take in takes.usable.items())
+    for uid in shared:
+        del takes.usable[uid]
+    takes.faults.update(shared)
     return takes
 
 
@@ -170,14 +173,3 @@ def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]
     if root is None and name is not None and SAFE_NAME.fullmatch(name):
         root = f"captures/{name}"
     return name or (root.rsplit("/", 1)[-1] if root else None), root
-
-
-def _refuse_shared_videos(takes: Takes) -> None:
-    """Reject takes that claim the same video: they are one recording under two names."""
-    owners: dict[str, list[str]] = defaultdict(list)
-    for uid, take in takes.usable.items():
-        owners[take.video].append(uid)
-    for video, uids in owners.items():
-        for uid in uids if len(uids) > 1 else ():
-            del takes.usable[uid]
-            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, f"{len(uids)} takes claim the video {video}")

@@ -11,18 +11,6 @@ WORLD_FILE = "world.json"
 """Marks the root of a simulated corpus, in every layout; a reader lists it among its files if it exists."""
 
 
-def is_simulated(corpus: Corpus) -> bool:
-    """Return whether the corpus is marked as simulated; an unreadable file counts as no mark.
-
-    Ego-Exo4D also has a mark in its records (`university_name`); the other formats have no field for one.
-    """
-    try:
-        content = parse_json(read_whole(corpus, WORLD_FILE), WORLD_FILE)
-    except (FileNotFoundError, TakeFault, InputError):
-        return False
-    return isinstance(content, dict) and content.get("simulated") is True
-
-
 class Folders:
     """The folders of a corpus, each listed once."""
 
@@ -47,8 +35,15 @@ class Folders:
 
     @cached_property
     def is_simulated(self) -> bool:
-        """Whether the corpus is marked as simulated."""
-        return is_simulated(self.corpus)
+        """Whether the corpus is marked as simulated; an unreadable file counts as no mark.
+
+        Ego-Exo4D also has a mark in its records (`university_name`).
+        """
+        try:
+            content = parse_json(read_whole(self.corpus, WORLD_FILE), WORLD_FILE)
+        except (FileNotFoundError, TakeFault, InputError):
+            return False
+        return isinstance(content, dict) and content.get("simulated") is True
 
 
 def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:

@@ -170,15 +170,10 @@ def _filtered(
             yield step
 
 
-def text_of(step: Step, config: GoalStepConfig) -> str:
-    """Return the text of the label: the category of the taxonomy, or the free description."""
-    return step.category if config.label == "category" else step.description
-
-
 def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) -> Counter[str]:
     """Cut rare labels, then make candidates; return the training labels as they were before."""
     config = known.config
-    labels = [normalise(text_of(s, config), ()) for a in annotated if a.released == "train" for s in a.kept]
+    labels = [normalise(s.category, ()) for a in annotated if a.released == "train" for s in a.kept]
     frequent = kept_labels(labels, config.min_label_train)
     placed = [(part.uid, a) for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     shared = claimed_twice((uid, take_id(a.entry.uid, uid), a.released) for uid, a in placed)
@@ -192,9 +187,8 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
 
 
 def _unless_rare(step: Step, frequent: frozenset[str], config: GoalStepConfig) -> Step | Fault:
-    text = text_of(step, config)
-    detail = f"{text!r} occurs less than {config.min_label_train} times in training"
-    return step if normalise(text, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
+    detail = f"{step.category!r} occurs less than {config.min_label_train} times in training"
+    return step if normalise(step.category, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
 
 
 def _add(
@@ -210,7 +204,7 @@ def _add(
     for step in steps:
         middle_s = (step.span_s[0] + step.span_s[1]) / 2
         part = next((p for p in source.parts if p.end_s is None or middle_s < p.end_s), source.parts[-1])
-        placed[part.uid].append(_point(known, source, step, part, gathered))
+        placed[part.uid].append(_point(source, step, part, gathered))
     for part in source.parts:
         take, points = _take(known, source.entry, part.uid), placed[part.uid]
         gathered.released[take.take_id] = source.released
@@ -222,7 +216,7 @@ def _add(
     return None
 
 
-def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
+def _point(source: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
     """Return a step in the time of its file, cut where it reaches into a neighbouring one."""
     start_s, end_s = step.span_s
     cut_start_s, cut_end_s = max(start_s, part.start_s), end_s if part.end_s is None else min(end_s, part.end_s)
@@ -241,7 +235,7 @@ def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathe
         relevance=step.relevance,
     )
     span_s = (cut_start_s - part.start_s, cut_end_s - part.start_s)
-    return span_point(span_s, text_of(step, known.config), step.offset, details=details)
+    return span_point(span_s, step.category, step.offset, details=details)
 
 
 def video_path(known: _Known, uid: str) -> str:
@@ -289,7 +283,7 @@ def _counts(annotated: Sequence[_Annotated], gathered: ReaderState, labels: Coun
 PUBLISHED = {
     TRAIN_SEGMENTS: Published(9137, FILTERS),
     TEST_SEGMENTS: Published(2709, FILTERS),
-    LABELS: Published(PAPER_LABELS, f"{FILTERS}, label"),
+    LABELS: Published(PAPER_LABELS, FILTERS),
 }
 """Counts of the paper: its appendix on data sets, which does not state the filter."""
 GOALSTEP = CorpusSpec(
