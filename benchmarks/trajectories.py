@@ -110,7 +110,7 @@ def ours(path: Path, knots_ns: np.ndarray) -> np.ndarray:
 
     cfg = TrajectoryConfig()
     request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(str(path.parent), path.name, "sparse", request)
+    stream = closed_loop.read_poses(str(path.parent), path.name, request)
     brackets = bracket(stream, knots_ns)
     measures = measure(stream, brackets)
     faults = [find_fault(measures, cfg, at) for at in range(len(knots_ns))]

@@ -123,10 +123,6 @@ class Details(Record):
     is_leaf: bool | None = None
     """Keystep: the step is a leaf of the taxonomy."""
     is_essential: bool | None = None
-    level: str | None = None
-    """GoalStep: step or substep."""
-    parent: str | None = None
-    """GoalStep: the step that a substep belongs to."""
     goal: str | None = None
     goal_category: str | None = None
     is_continued: bool | None = None

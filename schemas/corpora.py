@@ -63,12 +63,8 @@ class BasketballConfig(Record):
 
 
 class GoalStepConfig(Record):
-    """Which segments of Ego4D GoalStep are kept, and how they are labelled."""
+    """Which segments of Ego4D GoalStep are kept; a label is the category in the taxonomy."""
 
-    level: Literal["step", "substep"] = "step"
-    """Level of the annotations to read."""
-    label: Literal["category", "description"] = "category"
-    """What becomes the label: the step's category in the taxonomy, or its free description."""
     video: Literal["full_scale", "video_540ss"] = "full_scale"
     """Which of the released videos is read."""
     relevance: tuple[Relevance, ...] = Field(("essential", "optional"), min_length=1)

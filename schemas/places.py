@@ -48,17 +48,13 @@ class OtherRun(Record):
     """Digest of the output's manifest: `sha256sum ROOT/artifacts/STAGE/KEY/manifest.json`."""
 
 
-NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}
-"""Devices that torch supports and this project refuses by name."""
 DEVICES = r"^(auto|cpu|cuda(:\d{1,2})?)$"
 
 
 def device_fault(device: str) -> str | None:
     """Return why no run can use this device; None if one can, on a machine that has it."""
-    what = NOT_SUPPORTED.get(device.partition(":")[0])
-    if what is not None:
-        return f"{what} are not supported: nothing here was ever run on them; use cpu, cuda or auto"
-    return None if re.fullmatch(DEVICES, device) else "no such device; use auto, cpu, cuda, or cuda:1 and so on"
+    known = "no such device (GPUs of Apple and AMD are not supported); use auto, cpu, cuda, or cuda:1 and so on"
+    return None if re.fullmatch(DEVICES, device) else known
 
 
 def check_device(device: str) -> str:

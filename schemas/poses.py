@@ -52,16 +52,12 @@ class Pi3Config(Record):
     """The paper has PI3 without a version; pi3x gives nearly metric scale."""
     weights: Place | None = None
     """Folder with model.safetensors, or that file; None: the hub's weights of the model."""
-    hub: str | None = None
-    """Hub id to use in place of yyfz233/Pi3 or yyfz233/Pi3X."""
     revision: str | None = None
     """Pinned commit of the hub's weights."""
     weights_sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     """Expected digest of model.safetensors."""
     pixel_limit: int = Field(255_000, ge=14 * 14)
     """Most pixels of a frame; sides are multiples of 14. Source: the loader of yyfz/Pi3."""
-    min_confidence: float = Field(0.0, ge=0, le=1)
-    """A segment is rejected if its mean confidence is lower; 0: none is rejected."""
     precision: Precision = "auto"
     """Arithmetic; auto: bf16 on a GPU, fp32 on a CPU."""
     decode_timeout_s: float = Field(120.0, gt=0)
@@ -126,8 +122,6 @@ class TrajectoryConfig(Record):
     """Lowest tracking quality_score that is accepted."""
     quaternion_tolerance: float = Field(1e-3, gt=0)
     """Largest deviation of a quaternion's norm from 1."""
-    reader: Literal["auto", "sparse", "whole"] = "auto"
-    """whole: parse the whole file; auto and sparse: only the lines around each knot, where the file allows it."""
     scale: Literal["auto", "rms", "raw"] = "auto"
     """Scale of motions from video: rms divides each clip by its root mean square step, raw keeps it; auto: raw for
     pi3x, else rms (D 20)."""

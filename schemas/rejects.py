@@ -51,7 +51,6 @@ class RejectCode(StrEnum):
     VIDEO_MISSING = drop("the take's video is not on disk", "download the take's frame-aligned video")
     WRONG_TYPE = drop("the content of the file does not match its suffix", "download the file again")
     NO_TRAJECTORY = drop("the take has no pose file", "download the take's trajectory, or use an RGB pose source")
-    LEFTOVER_FILE = warn("a temporary file left behind by a broken download", "delete it and download again")
     RECORD_MALFORMED = drop(
         "a record lacks a field or has a field of the wrong type", "compare it with its format, or download it again"
     )

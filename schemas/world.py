@@ -232,14 +232,9 @@ def tiny_world() -> WorldConfig:
     )
 
 
-def released_world() -> WorldConfig:
-    """The tiny world, with released features next to its videos."""
-    return tiny_world().replace(name="tiny_released", released="omnivore_video")
-
-
 def laptop_world() -> WorldConfig:
     """The tiny world with released features and without any video."""
-    return released_world().replace(name="tiny_laptop", videos=False, fps=HEAD_VIDEO_FPS)
+    return tiny_world().replace(name="tiny_laptop", released="omnivore_video", videos=False, fps=HEAD_VIDEO_FPS)
 
 
 def soak_world() -> WorldConfig:

@@ -43,7 +43,6 @@ def parse_json(
     where: str,
     *,
     object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-    parse_constant: Callable[[str], Any] | None = None,
 ) -> Any:
     """Parse JSON.
 
@@ -51,7 +50,6 @@ def parse_json(
         text: the whole document; bytes are UTF-8 without a byte order mark.
         where: its name, for the message.
         object_pairs_hook: as in `json.loads`; an InputError that it raises is passed on.
-        parse_constant: likewise.
 
     Raises:
         NoJsonError: it is not JSON; with the byte offset.
@@ -59,7 +57,7 @@ def parse_json(
     """
     whole = decode_text(text, where) if isinstance(text, bytes) else text
     try:
-        return json.loads(whole, object_pairs_hook=object_pairs_hook, parse_constant=parse_constant)
+        return json.loads(whole, object_pairs_hook=object_pairs_hook)
     except json.JSONDecodeError as error:
         offset = len(whole[: error.pos].encode(errors="surrogatepass"))
         raise NoJsonError(where, f"no JSON ({error.msg})", offset) from error

@@ -42,8 +42,8 @@ def black(world: World, take: TakeTruth, motion: HeadMotion, t_s: np.ndarray) ->
     yield from repeat(np.zeros((world.config.size_px, world.config.size_px, 3), np.uint8), len(t_s))
 
 
-OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "tiny", "tiny_released"))
-"""`tiny` and `tiny_released` have the windows of `tiny_laptop`, which has no videos."""
+OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "tiny"))
+"""`tiny` has the windows of `tiny_laptop`, which has no videos."""
 
 
 @pytest.mark.campaign

@@ -179,7 +179,6 @@ class Listing:
 
     files: tuple[str, ...]
     present: tuple[str, ...]
-    leftovers: tuple[str, ...]
     n_takes: int | None = None
     """Number of takes where no videos are listed; None: as many as videos."""
 

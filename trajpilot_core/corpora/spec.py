@@ -10,19 +10,9 @@ from trajpilot_core.corpora.released import ReleasedFeatures
 
 
 @dataclass(frozen=True)
-class FileKind:
-    """Files of one kind that a root must contain before anything can be read."""
-
-    what: str
-    any_of: tuple[str, ...]
-    """Paths under the root, one of which is enough."""
-
-
-@dataclass(frozen=True)
 class Download:
     """A corpus as its own tool lays it out (docs/data.md)."""
 
-    kinds: tuple[FileKind, ...]
     commands: tuple[str, ...]
     """Commands of its own tool that fetch it; `ROOT` is replaced by the folder."""
     access: str

@@ -153,24 +153,13 @@ def check_root(address: str) -> HealthFinding:
 
 
 def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
-    """Check which of the files that the metadata of a corpus name exist; without metadata, which kinds of files do."""
-    corpus, spec = None, spec_of(config.corpus)
+    """Check which of the files that the metadata of a corpus name exist; the first unusable file ends the check."""
+    spec = spec_of(config.corpus)
     try:
         corpus = open_corpus(data_root)
         return _listed(corpus, spec, spec.listing(corpus, config))
     except (InputError, StoreError, OSError) as error:
-        findings = [HealthFinding("data root", f"a download of {config.corpus}", "unusable", "bad", str(error))]
-    if corpus is None:
-        return findings
-    for kind in spec.download.kinds:
-        try:
-            folder = Folders(corpus).first(kind.any_of)
-        except OSError as error:
-            findings.append(HealthFinding(kind.what, kind.any_of[0], str(error), "bad", "fix its permissions"))
-            continue
-        todo = "" if folder else "download it"
-        findings.append(HealthFinding(kind.what, kind.any_of[0], folder or "missing", "bad" if todo else "ok", todo))
-    return findings
+        return [HealthFinding("data root", f"a download of {config.corpus}", "unusable", "bad", str(error))]
 
 
 def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFinding]:
@@ -191,9 +180,6 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
         poses = sum(path.endswith(download.pose_file) for path in listed.present)
         todo = "takes without one are used without a trajectory"
         findings.append(_share("pose files", n_takes, [""] * (n_takes - poses), todo))
-    if listed.leftovers:
-        named = f"{len(listed.leftovers):,}: {', '.join(listed.leftovers[:NAMED])}"
-        findings.append(HealthFinding("leftovers", "none", named, "note", "download them again"))
     return findings
 
 

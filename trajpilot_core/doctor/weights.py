@@ -96,7 +96,7 @@ def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
     if importlib.util.find_spec("pi3") is None:
         findings.append(HealthFinding("package pi3", "installed", "not installed", "bad", f"{INSTALL}, {instead}"))
     what, expected = "weights of trajectories", cfg.model
-    path, hub = local_weights(cfg), cfg.hub or HUBS[cfg.model]
+    path, hub = local_weights(cfg), HUBS[cfg.model]
     if path is None and cfg.revision is not None:
         return [*findings, HealthFinding(what, expected, f"{hub} at {cfg.revision}: not checked before a run", "note")]
     if path is None:

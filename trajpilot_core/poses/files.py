@@ -1,7 +1,5 @@
 """Paths and content of corpus files, in a local folder or an object store."""
 
-import gzip
-import zlib
 from pathlib import Path
 
 from schemas.rejects import RejectCode
@@ -10,7 +8,6 @@ from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.objects import open_system
 
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 def local_path(data_root: str, path: str) -> Path | None:
@@ -23,7 +20,7 @@ def local_path(data_root: str, path: str) -> Path | None:
 
 
 def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
-    """Read a whole corpus file, unpacked if it is gzip.
+    """Read a whole corpus file.
 
     Args:
         data_root: corpus root, a folder or a URL.
@@ -31,29 +28,15 @@ def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
         absent: code of the fault if the file is missing.
 
     Raises:
-        TakeFault: `absent`, or WRONG_TYPE for a gzip file that cannot be unpacked. Other errors of the storage
-            (network, permission) are not faults of the take and remain OSErrors.
+        TakeFault: `absent`. Other errors of the storage (network, permission) are not faults of the take and remain
+            OSErrors.
     """
     local = local_path(data_root, path)
     try:
         if local is not None:
-            content = local.read_bytes()
-        else:
-            location = parse_location(data_root)
-            content = open_system(location).cat_file(f"{location.path}/{path}")
+            return local.read_bytes()
+        location = parse_location(data_root)
+        content: bytes = open_system(location).cat_file(f"{location.path}/{path}")
     except MISSING as error:
         raise TakeFault(absent, "the file is missing", path) from error
-    return unpack(content, path)
-
-
-def unpack(content: bytes, path: str) -> bytes:
-    """Return the unpacked bytes of a gzip file, and other bytes as they are.
-
-    Raises TakeFault: WRONG_TYPE, the file is cut or only looks like gzip.
-    """
-    if not content.startswith(GZIP_MAGIC):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise TakeFault(RejectCode.WRONG_TYPE, f"the gzip file cannot be unpacked: {error}", path) from error
+    return content

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from schemas.world import WorldConfig, court_world, demo_world, laptop_world, released_world, soak_world, tiny_world
+from schemas.world import WorldConfig, court_world, demo_world, laptop_world, soak_world, tiny_world
 from trajpilot_core.corpora.registry import layouts
 from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.base import layout_of
@@ -134,7 +134,6 @@ def released_kitchen() -> WorldConfig:
 PRESETS: dict[str, Callable[[], WorldConfig]] = {
     "demo": demo_world,
     "tiny": tiny_world,
-    "tiny_released": released_world,
     "tiny_laptop": laptop_world,
     "tiny_epic_released": released_kitchen,
     "soak": soak_world,

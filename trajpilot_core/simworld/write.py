@@ -35,12 +35,9 @@ from trajpilot_core.simworld.world.motion import head_motion
 from trajpilot_core.simworld.world.render import TICKS_PER_FRAME, render_at, write_video
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.lock import require_free_space
 
 VERSION = 1
 """Raise when the bytes of a world change."""
-VIDEO_BYTES_PER_PIXEL, POSE_BYTES_S = 0.2, 40_000
-"""Per pixel of a frame, and per second of a take; measured on the worlds of the demo and the tests: 0.16 and 32,000."""
 WORK = ".world"
 BEGUN = f"{WORK}/begun.json"
 MARKER = f"{WORK}/takes/{{:05d}}"
@@ -81,9 +78,6 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     else:
         prepare(folder, config)
         todo = [take.index for take in world.takes if not (folder / MARKER.format(take.index)).exists()]
-        pixels_s = config.fps * config.size_px**2 if config.videos else 0
-        take_bytes = round(config.segments * config.segment_s * (VIDEO_BYTES_PER_PIXEL * pixels_s + POSE_BYTES_S))
-        require_free_space(folder, len(todo) * take_bytes, "the simulated world")
         before = len(world.takes) - len(todo)
         progress(before, len(world.takes), "simulated takes")
         for n, _ in enumerate(run_all([(config, folder, index) for index in todo], workers)):

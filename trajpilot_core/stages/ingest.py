@@ -25,7 +25,7 @@ from trajpilot_core.corpora.records.tables import (
     scenario_labels_of,
     tables_of,
 )
-from trajpilot_core.corpora.records.videos import refuse_unstated, stated_video
+from trajpilot_core.corpora.records.videos import stated_video
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.data.imported_fits import dev_of_captures
@@ -51,9 +51,8 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
 
     Raises:
         InputError: the corpus root, takes.json or splits.json cannot be used; or the run with the inherited dev
-            captures cannot be read; or the corpus needs videos.
+            captures cannot be read.
     """
-    refuse_unstated(spec_of(config.corpus), config)
     dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
     listing = spec_of(config.corpus).listing(corpus, config)
@@ -61,7 +60,6 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     facts: dict[str, JsonValue] = {
         "present": fingerprint(list(listing.present)),
         "n_present": len(listing.present),
-        "leftovers": list(listing.leftovers),
     }
     if not spec_of(config.corpus).has_plans:
         facts["windows"] = "none"

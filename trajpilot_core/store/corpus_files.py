@@ -1,7 +1,6 @@
 """A downloaded corpus: a local folder or an s3 prefix. Files are read whole, and never outside its root."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +12,6 @@ from trajpilot_core.store.locations import parse_location
 
 SAFE_NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,128}")
 """One component of a path from a corpus file: only these characters, no leading dot, no `..`."""
-LEFTOVER = re.compile(r".+\.(?:mp4|json|jsonl|csv|vrs)\.(?:[A-Za-z0-9]{6,10}|part|tmp|partial|crdownload|download)")
-"""Partial files of a broken download, such as `atomic_descriptions_val.json.F14eE010`."""
 
 Stat = tuple[int, str]
 """Size in bytes, and time of change or version as the storage reports it."""
@@ -88,11 +85,6 @@ def read_whole(corpus: Corpus, relative: str) -> bytes:
     if stat(corpus, relative) != _stat(before) or len(content) != before["size"]:
         raise TakeFault(RejectCode.INPUT_UNSTABLE, "the file changed while it was read", relative)
     return content
-
-
-def leftovers(names: Iterable[str]) -> list[str]:
-    """Return the sorted names of partial files of a broken download."""
-    return sorted(name for name in names if LEFTOVER.fullmatch(name))
 
 
 def safe_path(value: object) -> str | None:

@@ -29,7 +29,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("goalstep_valid.json", "goalstep_video_groups.tsv"):
         (folder / name).symlink_to(GOALSTEP_DATA / name)
     write_json(folder / "goalstep_train.json", {"videos": []})
-    document = parse_goalstep((folder / "goalstep_valid.json").read_bytes(), "valid", "step")
+    document = parse_goalstep((folder / "goalstep_valid.json").read_bytes(), "valid")
     groups = parse_groups((folder / "goalstep_video_groups.tsv").read_bytes(), "groups")
     uids = [uid for e in document.entries for uid in groups.get(e.uid, (e.uid,)) or ()]
     write_json(root / "ego4d.json", {"videos": [{"video_uid": uid, "duration_sec": 600.0} for uid in uids]})
@@ -39,28 +39,22 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_released_validation_file_holds_what_was_counted_in_it() -> None:
-    content = (GOALSTEP_DATA / "goalstep_valid.json").read_bytes()
-    steps, substeps = (parse_goalstep(content, "valid", level) for level in ("step", "substep"))
+    steps = parse_goalstep((GOALSTEP_DATA / "goalstep_valid.json").read_bytes(), "valid")
     assert not steps.lost
-    assert not substeps.lost
-    assert not any(e.faults for e in (*steps.entries, *substeps.entries))
+    assert not any(e.faults for e in steps.entries)
     assert len(steps.entries) == 134
     assert sum(e.uid.startswith("grp-") for e in steps.entries) == 33
     assert steps.n_units == 3349
-    assert substeps.n_units == 4347
     all_steps = [s for e in steps.entries for s in e.steps]
     assert len({s.category for s in all_steps}) == 355
     assert [s.missing for s in all_steps if s.missing] == [("is_continued", "is_procedural", "is_relevant")]
-    assert not any(s.missing for e in substeps.entries for s in e.steps)
     assert [sum(s.relevance == r for s in all_steps) for r in RELEVANCE] == [2407, 405, 450, 87]
     assert sum(s.is_continued for s in all_steps) == 890
-    with_substeps = {s.category for s in all_steps} | {s.category for e in substeps.entries for s in e.steps}
-    assert len(with_substeps) == 425
 
 
 def test_every_group_of_the_released_file_has_its_videos() -> None:
     groups = parse_groups((GOALSTEP_DATA / "goalstep_video_groups.tsv").read_bytes(), "groups")
-    entries = parse_goalstep((GOALSTEP_DATA / "goalstep_valid.json").read_bytes(), "valid", "step").entries
+    entries = parse_goalstep((GOALSTEP_DATA / "goalstep_valid.json").read_bytes(), "valid").entries
     assert len(groups) == 263
     assert None not in groups.values()
     assert all(groups[e.uid] for e in entries if e.uid.startswith("grp-"))

@@ -1,16 +1,16 @@
 """Shots mined from descriptions: what is an attempt, what became of it, who is tested, and that rows balance."""
 
 import copy
-import json
 import random
 from collections import Counter
 from pathlib import Path
 from typing import cast
 
 import pytest
-from egoexo_fixture import EgoExoCorpus, RecordingSink, annotate, describe, ingest, list_sources, write
+from egoexo_fixture import EgoExoCorpus, RecordingSink, annotate, describe, ingest, list_sources
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts_fixture import undrawn
 from test_ingest_fuzz import mutate, survivors
 
 from schemas.config import IngestConfig
@@ -21,7 +21,7 @@ from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.data.imported_fits import ImportedFit, TakesHere, refuse_leaks
 from trajpilot_core.data.other_runs import OtherOutput, OtherTake
 from trajpilot_core.errors import InputError
-from trajpilot_core.simworld.layouts.basketball import rest, shots_of
+from trajpilot_core.simworld.layouts.basketball import shots_of
 from trajpilot_core.simworld.sample import sample_world, tiny_layout
 
 pytestmark = pytest.mark.usefixtures("no_decoder")
@@ -245,13 +245,7 @@ class Atomic:
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     """The annotations of a simulated court, without its videos."""
-    for name, content in rest(WORLD):
-        write(tmp_path / name, content)
-    for take in json.loads((tmp_path / "takes.json").read_text()):
-        (camera,) = (c for c in take["frame_aligned_videos"].values() if "rgb" in c)
-        write(tmp_path / take["root_dir"] / camera["rgb"]["relative_path"], b"")
-        write(tmp_path / take["root_dir"] / "trajectory/closed_loop_trajectory.csv", b"")
-    return tmp_path
+    return undrawn(tmp_path, WORLD.config).folder
 
 
 def takes_of(release: Path, corpus: str, basketball: BasketballConfig) -> TakesHere:

@@ -1,13 +1,12 @@
 """Where a corpus may lie, and what the metadata state where `ingest.video=none` reads no video."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from egoexo_fixture import SMALL, annotate, healthy, ingest, list_sources, steps
+from egoexo_fixture import SMALL, healthy, ingest, list_sources
 
 from schemas.annotation import Take
-from schemas.config import IngestConfig, PipelineConfig
+from schemas.config import PipelineConfig
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import RejectCode
 from schemas.world import laptop_world, tiny_world
@@ -33,38 +32,6 @@ def test_folders_and_files_behind_links_are_found(tmp_path: Path) -> None:
     assert ingest(root).codes() == {}
     (tmp_path / "elsewhere.mp4").unlink()
     assert ingest(root).codes() == {"VIDEO_MISSING": 6}
-
-
-@pytest.fixture
-def s3_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    server = pytest.importorskip("moto.server")
-    pytest.importorskip("s3fs")
-    import fsspec
-
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    known = {"key": "test", "secret": "test", "endpoint_url": f"http://{host}:{port}"}
-    monkeypatch.setitem(fsspec.config.conf, "s3", known)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    fsspec.filesystem("s3").mkdir("corpus-bucket")
-    yield "s3://corpus-bucket/egoexo"
-    running.stop()
-
-
-@pytest.mark.slow
-def test_a_corpus_on_s3_gives_the_tables_of_a_local_one(tmp_path: Path, s3_root: str) -> None:
-    import fsspec
-
-    corpus = healthy(tmp_path)
-    corpus.train["uid-train_0"] = [annotate(steps(4), "a"), annotate(steps(6), "b", rejected="1")]
-    corpus.video("train_1").write_bytes(b"no video")
-    root = corpus.write()
-    fsspec.filesystem("s3").put(str(root), s3_root, recursive=True)
-    here, there = ingest(root, SMALL), ingest(s3_root, SMALL)
-    assert list_sources(root) == list_sources(s3_root)
-    assert all(here.tables[name].equals(there.tables[name]) for name in here.tables)
-    assert here.codes() == there.codes() == {"ANNOTATION_REJECTED": 6, "WRONG_TYPE": 6}
 
 
 NONE = SMALL.replace(video="none")
@@ -103,8 +70,6 @@ def test_a_take_whose_length_is_not_stated_is_lost_with_a_reason(tmp_path: Path)
         assert (lost.take, lost.n_units) == ("egoexo4d:uid-train_0", 6), stated
         assert "no video is read" in lost.detail
         assert len(found.rows("takes")) == 3
-    with pytest.raises(InputError, match="no reader of EgoPER has them"):
-        list_sources(tmp_path, IngestConfig(corpus="egoper", video="none"))
     assert {name for name, spec in CORPORA.items() if spec.download.without_videos} >= {"egoexo4d_atomic"}
 
 

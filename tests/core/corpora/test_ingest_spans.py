@@ -62,7 +62,7 @@ def a_corpus(
     return replace(
         CORPORA["egoper"],
         read=lambda *_: reading,
-        listing=lambda *_: Listing((), (), ()),
+        listing=lambda *_: Listing((), ()),
         published=paper,
         splits="annotations/splits.json",
         unit="descriptions",

@@ -1,6 +1,5 @@
 """Both readers of the pose file, and every damage that it can have."""
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +31,15 @@ from trajpilot_core.poses.aria import closed_loop, sparse
 from trajpilot_core.poses.files import read_bytes
 from trajpilot_core.poses.motions import bracket, measure
 
-SPARSE, WHOLE = TrajectoryConfig(reader="sparse"), TrajectoryConfig(reader="whole")
+CFG = TrajectoryConfig()
 ALL_GOOD: dict[str | None, str] = {}
+
+
+@pytest.fixture(params=["sparse", "whole"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the lines around the knots, or the whole file."""
+    if request.param == "whole":
+        monkeypatch.setattr(sparse, "thin", lambda *_: None)
 
 
 def expected_motions(camera: bool) -> np.ndarray:
@@ -49,10 +55,10 @@ def expected_motions(camera: bool) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("frame", ["camera", "device"])
-def test_the_motions_are_those_of_the_true_motion(tmp_path: Path, frame: str) -> None:
-    for reader in ("sparse", "whole", "auto"):
-        cfg = TrajectoryConfig.model_validate({"reader": reader, "frame": frame})
+@pytest.mark.usefixtures("either_way")
+def test_the_motions_are_those_of_the_true_motion(tmp_path: Path) -> None:
+    for frame in ("camera", "device"):
+        cfg = TrajectoryConfig.model_validate({"frame": frame})
         done = compute(tmp_path, write_take(tmp_path), cfg)
         assert codes(done) == ALL_GOOD
         assert_allclose(motions(done), expected_motions(frame == "camera"), atol=3e-6)
@@ -93,7 +99,6 @@ GOOD_FILES = {
     "other order of columns": reordered(),
     "byte order mark": b"\xef\xbb\xbf" + joined(pose_lines()),
     "quoted header": joined([b",".join(b'"%s"' % name.encode() for name in COLUMNS), *pose_lines()[1:]]),
-    "gzip": gzip.compress(joined(pose_lines())),
     "a bad row outside all segments": joined(edited(3, 4, "tx_world_device", "oops")),
     "opposite signs of quaternions": joined(
         [pose_lines()[0]]
@@ -106,11 +111,11 @@ GOOD_FILES = {
 }
 
 
-@pytest.mark.parametrize("reader", [SPARSE, WHOLE], ids=["sparse", "whole"])
-def test_harmless_variations_give_the_same_motions(tmp_path: Path, reader: TrajectoryConfig) -> None:
-    expected = motions(compute(tmp_path, write_take(tmp_path), WHOLE))
+@pytest.mark.usefixtures("either_way")
+def test_harmless_variations_give_the_same_motions(tmp_path: Path) -> None:
+    expected = motions(compute(tmp_path, write_take(tmp_path)))
     for kind, content in GOOD_FILES.items():
-        done = compute(tmp_path, write_take(tmp_path, content), reader)
+        done = compute(tmp_path, write_take(tmp_path, content))
         assert codes(done) == ALL_GOOD, kind
         atol = 1e-7 if kind == "opposite signs of quaternions" else 0
         assert_allclose(motions(done), expected, atol=atol, err_msg=kind)
@@ -164,27 +169,24 @@ DAMAGED: dict[str, tuple[bytes, dict[str | None, str]]] = {
     "web page": (b"<!DOCTYPE html>\n<html><body>403 Forbidden</body></html>\n", UP),
     "empty": (b"", UP),
     "binary": (bytes(range(256)) * 20, UP),
-    "cut gzip": (gzip.compress(joined(pose_lines()))[:20_000], {None: "WRONG_TYPE"}),
 }
 
 
-@pytest.mark.parametrize("reader", [SPARSE, WHOLE], ids=["sparse", "whole"])
-def test_damage_costs_the_segments_that_it_touches_and_says_why(tmp_path: Path, reader: TrajectoryConfig) -> None:
+@pytest.mark.usefixtures("either_way")
+def test_damage_costs_the_segments_that_it_touches_and_says_why(tmp_path: Path) -> None:
     for kind, (content, expected) in DAMAGED.items():
-        done = compute(tmp_path, write_take(tmp_path, content), reader)
+        done = compute(tmp_path, write_take(tmp_path, content))
         assert codes(done) == expected, kind
         whole_take_lost = None in expected and expected[None] != "TRAJ_UNSORTED"
         assert done.table.num_rows == (0 if whole_take_lost else 6 - len(set(expected) - {None})), kind
         assert all(r.source_file == POSES and r.detail and r.action for r in done.rejects), kind
 
 
-@pytest.mark.parametrize("reader", [SPARSE, WHOLE], ids=["sparse", "whole"])
-def test_segments_without_length_outside_the_video_or_not_a_number_are_rejected(
-    tmp_path: Path, reader: TrajectoryConfig
-) -> None:
+@pytest.mark.usefixtures("either_way")
+def test_segments_without_length_outside_the_video_or_not_a_number_are_rejected(tmp_path: Path) -> None:
     bounds = [(3.0, 2.0), (2.0, 2.0), (float("nan"), 2.0), (-1.0, 1.0), (7.0, 9.0), (1.0, 2.0)]
     segments: list[list[object]] = [[f"egoexo4d:u:{k:04d}", *pair] for k, pair in enumerate(bounds)]
-    done = compute(tmp_path, write_take(tmp_path), reader, segments)
+    done = compute(tmp_path, write_take(tmp_path), CFG, segments)
     outside = dict.fromkeys(("0002", "0003", "0004"), "TIMESYNC_MISMATCH")
     assert codes(done) == {"0000": "SEGMENT_EMPTY", "0001": "SEGMENT_EMPTY", **outside}
 
@@ -225,10 +227,10 @@ def swap_rows(first: int, second: int) -> bytes:
 
 
 def test_disorder_that_a_knot_meets_is_repaired(tmp_path: Path) -> None:
-    good = compute(tmp_path, write_take(tmp_path), WHOLE)
+    good = compute(tmp_path, write_take(tmp_path))
     knot = row_of(3.25)  # the ninth knot of segment 0002
     for content in (swap_rows(knot - 1, knot + 900), swapped()):
-        done = compute(tmp_path, write_take(tmp_path, content), SPARSE)
+        done = compute(tmp_path, write_take(tmp_path, content))
         assert codes(done) == {None: "TRAJ_UNSORTED"}
         assert np.array_equal(motions(done), motions(good))
 
@@ -246,18 +248,18 @@ def test_the_sparse_reader_reads_little_and_gives_up_on_a_row_that_contradicts_t
         assert thinned(content) is None
 
 
+@pytest.mark.usefixtures("either_way")
 def test_unreadable_rows_between_knots_make_no_hole(tmp_path: Path) -> None:
     lines, knot_rows = list(pose_lines()), np.array([row_of(t_s) for t_s in np.linspace(0.5, 5.5, 17)])
     for row in range(knot_rows[0], knot_rows[-1], 2):
         if np.abs(knot_rows - row).min() > 20:
             lines[row + 1] = lines[row + 1].replace(b",-1,", b",-1,oops", 1)
     segments: list[list[object]] = [["egoexo4d:u:0000", 0.5, 5.5]]
-    for reader in (SPARSE, WHOLE):
-        assert codes(compute(tmp_path, write_take(tmp_path, joined(lines)), reader, segments)) == ALL_GOOD
+    assert codes(compute(tmp_path, write_take(tmp_path, joined(lines)), CFG, segments)) == ALL_GOOD
 
 
 def test_a_hole_between_knots_is_found_wherever_it_is(tmp_path: Path) -> None:
-    cfg = SPARSE.replace(max_bracket_gap_s=1.0)
+    cfg = CFG.replace(max_bracket_gap_s=1.0)
     segments: list[list[object]] = [["egoexo4d:u:0000", 0.5, 5.5], ["egoexo4d:u:0001", 5.6, 7.9]]
     assert codes(compute(tmp_path, write_take(tmp_path), cfg, segments)) == ALL_GOOD
     for at_s in np.linspace(1.6, 4.3, 10).tolist():
@@ -268,10 +270,10 @@ def test_a_hole_between_knots_is_found_wherever_it_is(tmp_path: Path) -> None:
 
 def test_the_limits_are_settings(tmp_path: Path) -> None:
     take = write_take(tmp_path, without(*WIDE))
-    assert codes(compute(tmp_path, take, SPARSE.replace(max_bracket_gap_s=0.5, max_inner_gap_s=0.5))) == ALL_GOOD
-    assert codes(compute(tmp_path, take, SPARSE.replace(max_bracket_gap_s=0.5))) == {"0002": "TRAJ_GAP"}
+    assert codes(compute(tmp_path, take, CFG.replace(max_bracket_gap_s=0.5, max_inner_gap_s=0.5))) == ALL_GOOD
+    assert codes(compute(tmp_path, take, CFG.replace(max_bracket_gap_s=0.5))) == {"0002": "TRAJ_GAP"}
     low = write_take(tmp_path, DAMAGED["low quality"][0])
-    assert codes(compute(tmp_path, low, SPARSE.replace(min_quality=0.1))) == ALL_GOOD
+    assert codes(compute(tmp_path, low, CFG.replace(min_quality=0.1))) == ALL_GOOD
 
 
 @st.composite

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from checkout import DATA
 from numpy.testing import assert_allclose
-from pose_errors import clip_error, joined
 from poses_fixture import SIDE, VIEW_DEG, angle_deg, frames, gray, head, times
+from scipy.spatial.transform import Rotation
 from test_poses_sources import of_video, run_stage
 from trajectory_fixture import good_take
 
 from schemas.poses import OdometryConfig, TrajectoryConfig
-from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
+from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Lens, Poses, assumed_lens, compose, known_lens, rays
 from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
 from trajpilot_core.poses.sources.take import capture_motions
 
@@ -125,6 +125,28 @@ def test_a_projection_of_no_known_kind_is_no_lens() -> None:
         assert known_lens(record) is None, record
 
 
+def joined(motions: np.ndarray) -> Poses:
+    """The 17 poses of (16, 6) motions, starting at the identity."""
+    path = [Poses(np.array([[0.0, 0.0, 0.0, 1.0]]), np.zeros((1, 3)))]
+    for step in motions:
+        path.append(compose(path[-1], Poses(Rotation.from_rotvec(step[None, 3:]).as_quat(), step[None, :3])))
+    return Poses(*(np.vstack(part) for part in zip(*path, strict=True)))
+
+
+def clip_error(estimated: Poses, true: Poses) -> tuple[float, float, float]:
+    """Largest angle, degrees; root mean square distance after the best similarity, metres and as a share of the spread.
+
+    Source of the similarity: Umeyama, Least-squares estimation of transformation parameters, 1991.
+    """
+    off = Rotation.from_quat(true.q_xyzw).inv() * Rotation.from_quat(estimated.q_xyzw)
+    a, b = (poses.t_m - poses.t_m.mean(axis=0) for poses in (estimated, true))
+    turned = Rotation.align_vectors(b, a)[0].apply(a)
+    left, spread = (
+        np.linalg.norm(rest) / np.sqrt(len(b)) for rest in (b - turned * (turned * b).sum() / (a**2).sum(), b)
+    )
+    return float(np.rad2deg(off.magnitude()).max()), float(left), float(left / spread)
+
+
 MPS = DATA / "aria_mps_sample"
 FOLDER = "takes/aria_mps_sample_1"
 SPANS = [(float(at), float(at) + 2.0) for at in np.arange(0.2, 9.2, 3.0)]
@@ -158,8 +180,7 @@ def test_odometry_follows_a_real_head_through_its_fisheye(capsys: pytest.Capture
     (true,) = capture_motions(str(MPS), [(take, spans)], TrajectoryConfig())
     both = (np.array(motions["motions"].to_pylist()).reshape(-1, 16, 6) for motions in (table, true.table))
     errors = [clip_error(joined(clip), joined(of_files)) for clip, of_files in zip(*both, strict=True)]
-    rotation, position = ([getattr(e, name) for e in errors] for name in ("rotation_deg", "position_m"))
-    share = [e.position_m / e.spread_m for e in errors]
+    rotation, position, share = zip(*errors, strict=True)
     with capsys.disabled():
         for name, values in (("rotation, deg", rotation), ("position, m", position), ("of the spread", share)):
             print(f"\n{name}: median {np.median(values):.3f}, 90 % {np.percentile(values, 90):.3f}", end="")  # noqa: T201

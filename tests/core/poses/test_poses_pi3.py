@@ -79,11 +79,6 @@ def test_the_file_of_weights_is_part_of_the_key_and_its_digest_is_checked(packag
         load_pi3(Pi3Config(weights=str(file), weights_sha256="0" * 64, precision="fp32"), "cpu")
 
 
-def test_low_confidence_is_a_reject(tmp_path: Path, package: Path) -> None:
-    kept, take_id = computed(tmp_path, config(package, min_confidence=0.95))
-    assert [r.code.value for r in kept.shards[take_id][1]] == ["TRAJ_LOW_QUALITY"]
-
-
 def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pi3", None)
     with pytest.raises(InputError, match=r"pip install .*trajpilot\[pi3\].*odometry"):

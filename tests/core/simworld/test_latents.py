@@ -11,7 +11,7 @@ import torch
 from drawn_tables import by_take, world_tables
 
 from schemas.config import IngestConfig
-from schemas.world import WorldConfig, released_world, tiny_world
+from schemas.world import WorldConfig, laptop_world, tiny_world
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.encoders.released import read_rows
@@ -115,7 +115,7 @@ def elsewhere(take: TakeTruth, kept: set[int]) -> TakeTruth:
     return replace(take, segments=tuple(s if i in kept else other(s) for i, s in enumerate(take.segments)))
 
 
-WORLD = sample_world(released_world())
+WORLD = sample_world(laptop_world())
 TAKE = next(take for take in WORLD.takes if take.fault is None)
 
 
@@ -135,7 +135,7 @@ def test_the_file_lies_where_the_reader_looks_and_has_the_rows_of_the_video() ->
 
 
 def test_a_world_without_released_features_writes_none() -> None:
-    assert world_digest(tiny_world()) != world_digest(released_world())
+    assert world_digest(tiny_world()) != world_digest(laptop_world())
     assert list(released_files(dataclasses.replace(WORLD, config=tiny_world()), TAKE)) == []
     with pytest.raises(ValueError, match="is of the layouts egoexo4d, keystep; layout is"):
         tiny_world().replace(layout="goalstep", released="omnivore_video")

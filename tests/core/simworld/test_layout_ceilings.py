@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from layouts_fixture import small_world
+from layouts_fixture import small_world, undrawn
 from planning_world import Memory
 from right_predictions import right_predictions
 
 from schemas.config import CompletedEvaluation, IngestConfig
-from schemas.corpora import EgoPerConfig, GoalStepConfig, KeystepConfig
+from schemas.corpora import EgoPerConfig, EpicConfig, KeystepConfig
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import Labelling, Tables, cut_take, tables_of
@@ -31,6 +31,8 @@ from trajpilot_core.evaluation.ceiling import (
 from trajpilot_core.simworld.faults import TakeContents
 from trajpilot_core.simworld.inference import bayes_optimal
 from trajpilot_core.simworld.inference.visible import steps_of, take_steps, unshown
+from trajpilot_core.simworld.layouts import epic_kitchens
+from trajpilot_core.simworld.layouts.annotate import thing_of
 from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
@@ -58,22 +60,16 @@ def ingest_config(layout: str, **own: object) -> IngestConfig:
 
 def read(world: World, folder: Path, config: IngestConfig) -> Tables:
     """Write a world's files, the videos empty, and read them with its own reader; videos count as long as they are."""
-    layout = layout_of(world.config.layout)
-    files = [*layout.rest(world)]
+    undrawn(folder, world.config)
+    layout, fps = layout_of(world.config.layout), world.config.fps
     lengths: dict[str, int] = {}
     for take in world.takes:
         frames = layout.parts(world, take)
-        content = TakeContents(b"", b"", b"{}", (b"",) * (len(frames) - 1))
-        own = [*layout.take_files(world, take, content)]
-        files += own
-        videos = [path for path, _ in own if path.lower().endswith(".mp4")]
-        lengths |= dict.fromkeys(videos, frames[0]) if len(frames) == 1 else dict(zip(videos, frames, strict=True))
-    for path, data in files:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
+        files = layout.take_files(world, take, TakeContents(b"", None, None, (b"",) * (len(frames) - 1)))
+        lengths |= {path: n for (path, _), n in zip(files, frames, strict=True)}
     spec = corpus_of_layout(world.config.layout)
     reading = spec.read(open_corpus(str(folder)), config)
-    label_of, fps, cut = Labelling({}, config), world.config.fps, []
+    label_of, cut = Labelling({}, config), []
     for candidate in reading.candidates:
         n = lengths[candidate.take.video]
         probe = VideoProbe(n, fps, n / fps, 64, 64, 0, is_vfr=False)
@@ -105,6 +101,22 @@ def test_every_segment_lies_on_a_true_step_of_its_name(made: tuple[World, Tables
     assert times[shared] == world.config.tasks, "the first step of every task is one answer"
     assert len(times) == len(world.labels) - world.config.tasks + 1
     assert world.config.layout != "goalstep" or shared.startswith("prepare")
+
+
+def test_the_actions_of_kitchens_are_the_steps_of_the_takes(tmp_path: Path) -> None:
+    world = sample_world(big("epic_kitchens"))
+    tables = read(world, tmp_path, ingest_config("epic_kitchens", epic_kitchens=EpicConfig(segment="action")))
+    nouns = epic_kitchens.nouns_of(world)
+    rows: dict[str, list[dict[str, object]]] = {}
+    for row in tables.segments.to_pylist():
+        rows.setdefault(row["take_id"], []).append(row)
+    for take in world.takes:
+        found = rows[f"epic:{epic_kitchens.video_id(world, take)}"]
+        truth = [world.labels[step.label] for step in take.segments]
+        assert [row["label_id"] for row in found] == [f"v{x.primitive}:n{nouns.index(thing_of(x))}" for x in truth]
+        assert [row["start_s"] for row in found] == pytest.approx([step.start_s for step in take.segments], abs=6e-3)
+        late = [row["end_s"] - step.end_s for row, step in zip(found, take.segments, strict=True)]
+        assert all(-0.006 < one < 0.21 for one in late), "some end after the next has begun"
 
 
 def test_the_ceilings_are_as_often_right_as_they_say_and_names_that_are_kept_apart_are_found_out(
@@ -139,7 +151,6 @@ def test_files_of_one_take_are_laid_end_to_end(tmp_path: Path) -> None:
 UNSHOWN: list[tuple[str, dict[str, object], str]] = [
     ("egoper", {"egoper": EgoPerConfig()}, r"carry a label that no step of the world has \('error addition'\)"),
     ("egoper", {"egoper": NO_ADDITIONS.replace(keep_background=True)}, "no step of the world has"),
-    ("goalstep", {"goalstep": GoalStepConfig(level="substep")}, "no step of the world has"),
     ("keystep", {"keystep": KeystepConfig(leaves_only=True)}, "are left out of the tables"),
 ]
 

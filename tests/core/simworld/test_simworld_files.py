@@ -2,13 +2,11 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from checkout import CHECKOUT
@@ -17,7 +15,7 @@ from once import Worlds
 
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.engine.stage import no_progress
-from trajpilot_core.errors import StoreError, WorldError
+from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE
 from trajpilot_core.simworld.sample import sample_world
@@ -57,18 +55,6 @@ def test_a_complete_world_is_left_alone_and_another_one_is_refused(whole: dict[s
     assert contents(tmp_path) == whole
     with pytest.raises(WorldError, match="another world, of another name, settings or version"):
         write_world(small(seed=5), tmp_path, 1, no_progress)
-
-
-def test_a_world_that_the_disk_has_no_room_for_is_refused_before_its_first_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = small(size_px=128, fps=15)
-    write_world(config, tmp_path / "whole", 1, no_progress)
-    size = sum(map(len, contents(tmp_path / "whole").values()))
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size // 2))
-    with pytest.raises(StoreError, match=r"the simulated world needs .* free some space"):
-        write_world(config, tmp_path / "none", 1, no_progress)
-    assert not list((tmp_path / "none").rglob("*.mp4"))
 
 
 def test_a_foreign_folder_is_refused_and_untouched(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A world in any layout: equal bytes, resuming, the mark that it was simulated; every planted fault is found by the
 stages under a code that it declares, and no good take is lost."""
 
+import hashlib
 import importlib
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from once import Worlds
 
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig, tiny_world
-from trajpilot_core.corpora.formats.folders import is_simulated
+from trajpilot_core.corpora.formats.folders import Folders
 from trajpilot_core.corpora.registry import corpus_of_layout, layouts
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import execute
@@ -82,18 +83,42 @@ def test_a_second_writing_and_an_interrupted_one_end_with_the_same_bytes(layout:
 
 def check_world_json(folder: Path, config: WorldConfig) -> None:
     """It says that the world was simulated, and by which configuration."""
-    assert is_simulated(open_corpus(str(folder)))
+    assert Folders(open_corpus(str(folder))).is_simulated
     found = read_world(str(folder))
     assert found.config == config
     has_poses = any("trajectory" in name or "timesync" in name for name in contents(folder))
     assert has_poses == (config.layout in ("keystep", "basketball"))
 
 
+RECORDED = {
+    "egoexo4d": "cd8de3ce6b38b2c6",
+    "keystep": "bc819efd3dd62fa8",
+    "basketball": "524f7623c05ba24b",
+    "goalstep": "6d76f2cb4b83904a",
+    "egoper": "c7b5519c4d9eccc0",
+    "epic_kitchens": "0e12511ae975e3b8",
+}
+"""First 16 digits of sha256 over all files but those of the takes. Renew with a new VERSION of simworld/write.py."""
+
+
+def test_files_of_every_layout_have_the_recorded_bytes() -> None:
+    """The habits of real annotators, faults included, are in them; the planted fault: another seed."""
+    assert {layout: digest_of(small_world(layout)) for layout in layouts()} == RECORDED
+    assert digest_of(small_world("egoper", seed=1)) != RECORDED["egoper"]
+
+
+def digest_of(config: WorldConfig) -> str:
+    found = hashlib.sha256()
+    for name, data in sorted(layout_of(config.layout).rest(sample_world(config))):
+        found.update(name.encode() + data)
+    return found.hexdigest()[:16]
+
+
 def test_a_corpus_that_does_not_say_so_is_not_called_simulated(tmp_path: Path) -> None:
-    assert not is_simulated(open_corpus(str(tmp_path)))
+    assert not Folders(open_corpus(str(tmp_path))).is_simulated
     for content in (b"", b"[]", b'{"simulated": "yes"}', b"{" * 200_000):
         (tmp_path / "world.json").write_bytes(content)
-        assert not is_simulated(open_corpus(str(tmp_path)))
+        assert not Folders(open_corpus(str(tmp_path))).is_simulated
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -227,5 +252,4 @@ def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(ran: Run) -> 
             continue
         assert all(any(i.startswith(take_of(corpus.world, take)) for i in own) for own in ids), take.index
     if layout == "egoexo4d":
-        assert "LEFTOVER_FILE" in everything
         check_labels(corpus.world, tables["segments"])

@@ -15,7 +15,7 @@ import fsspec
 import numpy as np
 import pytest
 import toy_stages as toy
-from egoexo_fixture import SMALL, healthy
+from egoexo_fixture import SMALL, annotate, healthy, ingest, list_sources, steps
 from toy_stages import options, run_toys, toys_with, tree_bytes, write_corpus
 
 from schemas.config import PipelineConfig, RunOptions
@@ -115,6 +115,18 @@ def on_s3(root: str, corpus: Path) -> RunOptions:
     return options(Path("x"), corpus).replace(root=root)
 
 
+def test_a_corpus_on_s3_gives_the_tables_of_a_local_one(tmp_path: Path, bucket: str) -> None:
+    corpus = healthy(tmp_path)
+    corpus.train["uid-train_0"] = [annotate(steps(4), "a"), annotate(steps(6), "b", rejected="1")]
+    corpus.video("train_1").write_bytes(b"no video")
+    root = corpus.write()
+    fsspec.filesystem("s3").put(str(root), bucket, recursive=True)
+    here, there = ingest(root, SMALL), ingest(bucket, SMALL)
+    assert list_sources(root) == list_sources(bucket)
+    assert all(here.tables[name].equals(there.tables[name]) for name in here.tables)
+    assert here.codes() == there.codes() == {"ANNOTATION_REJECTED": 6, "WRONG_TYPE": 6}
+
+
 def test_the_same_run_on_s3_gives_the_bytes_of_a_local_one_and_damage_is_noticed(bucket: str, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     run_toys(options(tmp_path / "local", corpus))
@@ -211,7 +223,7 @@ def place(server: FaultyStore, tmp_path_factory: pytest.TempPathFactory) -> Plac
     return Place(server, folder, numbers)
 
 
-def ingest(place: Place) -> object:
+def ingest_place(place: Place) -> object:
     root = place.folder / f"ingest{time.monotonic_ns()}"
     run = RunOptions(root=str(root), data_root=CORPUS, device="cpu", workers=1)
     execute(STAGES["ingest"], PipelineConfig(ingest=SMALL), run, STAGES)
@@ -253,7 +265,7 @@ CAMPAIGN = pytest.mark.campaign
     [
         (features, EACH),
         (video, [(None, "reset"), (1, "damaged")]),
-        pytest.param(ingest, EACH, marks=CAMPAIGN),
+        pytest.param(ingest_place, EACH, marks=CAMPAIGN),
         pytest.param(resume, EACH, marks=CAMPAIGN),
         pytest.param(check, ALWAYS, marks=CAMPAIGN),
     ],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_seconds, as_text, shown
 from trajpilot_core.corpora.records.annotations import is_tagged_unsure
@@ -60,7 +60,7 @@ def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     """Filter one annotation; a Fault means that none of its descriptions can be used."""
     fields = as_object(entry)
     if fields is None:
-        return Fault(MALFORMED, f"an annotation is not an object, or contains a key twice: {shown(entry)}")
+        return Fault(MALFORMED, f"an annotation is not an object: {shown(entry)}")
     descriptions, uid = fields.get("descriptions"), as_id(fields.get("annotation_uid"))
     if not isinstance(descriptions, list) or uid is None:
         return Fault(MALFORMED, "an annotation lacks annotation_uid or its list of descriptions")
@@ -88,7 +88,7 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
     fields = as_object(value)
     text = as_text(fields.get("text")) if fields is not None else None
     if fields is None or text is None or "timestamp" not in fields:
-        return Fault(MALFORMED, f"a description lacks text or timestamp, or contains a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a description lacks text or timestamp: {shown(value)}")
     time_s = as_seconds(fields["timestamp"])
     if time_s is None:
         return Fault(RejectCode.TS_INVALID, f"timestamp is {shown(fields['timestamp'])}")
@@ -153,7 +153,7 @@ EGOEXO4D_ATOMIC = CorpusSpec(
     listing=partial(list_release, kind=ATOMIC),
     published=PUBLISHED,
     n_classes=lambda config: config.atomic.classes,
-    download=download_of(ATOMIC_FILE),
+    download=DOWNLOAD,
     layout="egoexo4d",
     released=(OMNIVORE_VIDEO,),
 )

@@ -17,7 +17,7 @@ from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, Released, count
 from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, count_descriptions, read_annotation, read_one
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_id, as_object, as_text
@@ -262,7 +262,7 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     published=PUBLISHED,
     horizons=WINDOW,
     splits="annotations/splits.json, or sampled (ingest.basketball.split)",
-    download=download_of(ATOMIC_FILE),
+    download=DOWNLOAD,
     layout="basketball",
     has_goal=False,
     is_of_events=True,

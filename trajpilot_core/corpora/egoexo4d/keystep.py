@@ -23,7 +23,7 @@ from trajpilot_core.corpora.base import (
     count,
     span_point,
 )
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_span, as_text, shown
 from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault, overlaps
@@ -132,7 +132,7 @@ def _segment(
     """Return a segment, or why it cannot be used; unknown flags exclude nothing."""
     fields = as_object(value)
     if fields is None or "start_time" not in fields or "end_time" not in fields:
-        return Fault(MALFORMED, f"a segment lacks start_time or end_time, or contains a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
     uid = as_id(fields.get("step_unique_id"))
     if uid is None:
         return Fault(MALFORMED, f"step_unique_id is {shown(fields.get('step_unique_id'))}")
@@ -189,7 +189,7 @@ EGOEXO4D_KEYSTEP = CorpusSpec(
     listing=partial(list_release, kind=_kind(_Files())),
     published=PUBLISHED,
     unit="keysteps",
-    download=download_of(KEYSTEP_FILE),
+    download=DOWNLOAD,
     layout="keystep",
     released=(OMNIVORE_VIDEO,),
 )

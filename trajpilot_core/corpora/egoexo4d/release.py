@@ -4,7 +4,6 @@ Each unit ends in a candidate or in one reject. Source: docs.ego-exo4d-data.org;
 docs/decisions/ingest.md.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,10 +21,10 @@ from trajpilot_core.corpora.egoexo4d.takes import (
     take_id,
     used_split,
 )
-from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects, read_document
-from trajpilot_core.corpora.formats.strict import FileFaultError, Repeated, parse
-from trajpilot_core.corpora.spec import EGO4D_KEYS, Download, FileKind
-from trajpilot_core.store.corpus_files import Corpus, leftovers
+from trajpilot_core.corpora.formats.folders import Folders, read_document
+from trajpilot_core.corpora.formats.strict import FileFaultError, parse
+from trajpilot_core.corpora.spec import EGO4D_KEYS, Download
+from trajpilot_core.store.corpus_files import Corpus
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,15 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     n_in = 0
     for released, path in _annotation_files(known):
         document, annotations = _read_annotations(corpus, path)
-        for uid, value, fault in annotations:
+        for uid, value in annotations:
             seen.add(uid)
             n_in += kind.count(value)
-            candidate, lost = _read_take(known, released, (uid, value, document), fault)
+            candidate, lost = _read_take(known, released, uid, value, document)
             candidates += [candidate] if candidate else []
             rejects += lost
     rejects += _without_annotation(known, seen)
     unsplit = Fault(RejectCode.NO_SPLIT, "splits.json does not name the take, and its record cannot be used")
     rejects += [unsplit.reject(take_id(uid), 0, SPLITS) for uid in sorted(known.takes.faults.keys() - known.splits)]
-    rejects += leftover_rejects(sorted(_leftovers(known)))
     roles = {uid: used_split(split, config) for uid, split in known.splits.items()}
     named = {take_id(uid): role for uid, role in roles.items() if role is not None}
     return CorpusReading(
@@ -114,32 +112,26 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     files = {TAKES, SPLITS, *(path for _, path in _annotation_files(known))}
     files |= {take.video for take in takes if config.video != "none"}
     present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
-    leftover_paths = tuple(sorted(path for _, path in _leftovers(known)))
-    return Listing(tuple(sorted(files)), tuple(sorted(present)), leftover_paths, len(takes))
+    return Listing(tuple(sorted(files)), tuple(sorted(present)), len(takes))
 
 
-def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object, Fault | None]]]:
-    """Return an annotation file, and (take uid, its value, why it cannot be used or None) in order of uid.
+def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object]]]:
+    """Return an annotation file, and (take uid, its value) in order of uid.
 
     Raises InputError: it is missing, no JSON, or of another shape, so that its units cannot be counted.
     """
-    document = parse(read_document(corpus, path), path, refuse_nan=False)
+    document = parse(read_document(corpus, path), path)
     annotations = document.get("annotations") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(annotations, dict) or isinstance(document, Repeated):
+    if not isinstance(document, dict) or not isinstance(annotations, dict):
         raise FileFaultError(path, "expected one object with one object `annotations`")
-    pairs = annotations.pairs if isinstance(annotations, Repeated) else list(annotations.items())
-    times = Counter(uid for uid, _ in pairs)
-    twice = Fault(RejectCode.RECORD_MALFORMED, "the annotation file contains the take uid more than once")
-    rows = [(uid, value, twice if times[uid] > 1 else None) for uid, value in pairs]
-    return document, sorted(rows, key=lambda row: row[0])
+    return document, sorted(annotations.items())
 
 
 def _read_take(
-    known: _KnownRelease, released: str, row: tuple[str, object, Mapping[str, object]], fault: Fault | None
+    known: _KnownRelease, released: str, uid: str, value: object, document: Mapping[str, object]
 ) -> tuple[Candidate | None, list[Reject]]:
-    uid, value, document = row
     path = known.kind.file.format(released)
-    fault = fault or _take_fault(known, released, uid)
+    fault = _take_fault(known, released, uid)
     if fault is not None:
         return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
     take = known.takes.usable[uid]
@@ -164,7 +156,7 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
     if uid not in known.splits:
         return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
     if known.splits[uid] != released:
-        split = known.splits[uid] or "more than one split, or none that can be read"
+        split = known.splits[uid] or "none that can be read"
         return Fault(
             RejectCode.NO_SPLIT,
             f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}",
@@ -193,31 +185,12 @@ def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject
         yield fault.reject(take_id(uid), 0)
 
 
-def _leftovers(known: _KnownRelease) -> Iterator[tuple[str, str]]:
-    """Yield (take id or "", path) of leftovers of broken downloads next to the files that are used."""
-    folders = {"annotations": ""}
-    for uid, take in known.takes.usable.items():
-        if used_split(known.splits.get(uid), known.config) is not None:
-            paths = [*([take.video] if known.config.video != "none" else []), *take.optional()]
-            folders |= {path.rpartition("/")[0]: "" if path == take.timesync else take.take_id for path in paths}
-    for folder, owner in folders.items():
-        yield from ((owner, f"{folder}/{name}") for name in leftovers(known.folders.names(folder)))
-
-
 PARTS = "metadata annotations captures take_trajectory"
 
 
-def download_of(file: str) -> Download:
-    """Return the download of a task."""
-    paths = [file.format(split) for split in ("train", "val")]
-    return Download(
-        kinds=(
-            FileKind("takes", (TAKES,)),
-            FileKind("splits", (SPLITS,)),
-            *(FileKind(path.rpartition("/")[2], (path,)) for path in paths),
-        ),
-        commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
-        access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",
-        pose_file=TRAJECTORY,
-        without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
-    )
+DOWNLOAD = Download(
+    commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
+    access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",
+    pose_file=TRAJECTORY,
+    without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
+)

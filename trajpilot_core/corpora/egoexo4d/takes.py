@@ -4,7 +4,6 @@ Source: docs.ego-exo4d-data.org, pages Metadata and Takes. Folders are named by 
 uid, and takes.json joins them. The head camera is the one with `is_ego` whose id begins with `aria`.
 """
 
-from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Fault, Released, TakeFiles
 from trajpilot_core.corpora.formats.folders import read_document
 from trajpilot_core.corpora.formats.strict import (
-    Repeated,
     as_bool,
     as_id,
     as_integer,
@@ -25,6 +23,7 @@ from trajpilot_core.corpora.formats.strict import (
     parse,
     shown,
 )
+from trajpilot_core.corpora.records.candidates import claimed_twice
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, safe_path
 
@@ -55,7 +54,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
 
     Raises InputError: takes.json is missing, no JSON, or no list.
     """
-    records = parse(read_document(corpus, TAKES, ADVICE), TAKES, refuse_nan=True)
+    records = parse(read_document(corpus, TAKES, ADVICE), TAKES)
     if not isinstance(records, list) or not records:
         raise InputError(f"{TAKES} contains {type(records).__name__} without takes, expected a list of takes; {ADVICE}")
     takes = Takes({}, {}, [])
@@ -72,23 +71,23 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
                 takes.usable[uid] = _take_files(uid, record, config)
             except TakeFault as unusable:
                 takes.faults[uid] = Fault(unusable.code, unusable.detail)
-    _refuse_shared_videos(takes)
+    shared = claimed_twice((take.video, uid, "train") for uid, take in takes.usable.items())
+    for uid in shared:
+        del takes.usable[uid]
+    takes.faults.update(shared)
     return takes
 
 
 def read_splits(corpus: Corpus) -> dict[str, str | None]:
-    """Return take uid -> released split; None where splits.json contradicts itself.
+    """Return take uid -> released split; None where it is no text.
 
     Raises InputError: splits.json is missing, no JSON, or lacks `take_uid_to_split`.
     """
-    document = as_object(parse(read_document(corpus, SPLITS, ADVICE), SPLITS, refuse_nan=True))
+    document = as_object(parse(read_document(corpus, SPLITS, ADVICE), SPLITS))
     mapping = document.get("take_uid_to_split") if document is not None else None
     if not isinstance(mapping, dict) or not mapping:
         raise InputError(f"{SPLITS} lacks the object take_uid_to_split, or it is empty; {ADVICE}")
-    named: dict[str, set[str | None]] = defaultdict(set)
-    for uid, split in mapping.pairs if isinstance(mapping, Repeated) else mapping.items():
-        named[uid].add(as_text(split))
-    return {uid: next(iter(splits)) if len(splits) == 1 else None for uid, splits in sorted(named.items())}
+    return {uid: as_text(split) for uid, split in sorted(mapping.items())}
 
 
 def used_split(released: str | None, config: IngestConfig) -> Released | None:
@@ -96,11 +95,8 @@ def used_split(released: str | None, config: IngestConfig) -> Released | None:
     return "train" if released == "train" else "test" if released == config.test_split else None
 
 
-def _take_files(uid: str, record: object, config: IngestConfig) -> TakeFiles:
+def _take_files(uid: str, take: dict[str, object], config: IngestConfig) -> TakeFiles:
     """Return where the files of a take are. Raises TakeFault: its record cannot be used."""
-    take = as_object(record)
-    if take is None:
-        raise TakeFault(RejectCode.RECORD_MALFORMED, "the record of the take contains a key twice")
     name = as_text(take.get("take_name"))
     if name is None:
         raise TakeFault(RejectCode.RECORD_MALFORMED, "the take has no take_name")
@@ -177,14 +173,3 @@ def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]
     if root is None and name is not None and SAFE_NAME.fullmatch(name):
         root = f"captures/{name}"
     return name or (root.rsplit("/", 1)[-1] if root else None), root
-
-
-def _refuse_shared_videos(takes: Takes) -> None:
-    """Reject takes that claim the same video: they are one recording under two names."""
-    owners: dict[str, list[str]] = defaultdict(list)
-    for uid, take in takes.usable.items():
-        owners[take.video].append(uid)
-    for video, uids in owners.items():
-        for uid in uids if len(uids) > 1 else ():
-            del takes.usable[uid]
-            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, f"{len(uids)} takes claim the video {video}")

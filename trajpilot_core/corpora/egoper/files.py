@@ -82,9 +82,9 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
 
     Raises FileFaultError: the file is no such JSON, or a task of it has no list of videos, so that none can be counted.
     """
-    document = as_object(parse(content, where, refuse_nan=False))
+    document = as_object(parse(content, where))
     if not document:
-        raise FileFaultError(where, "expected one object, task -> its annotation, with each task once")
+        raise FileFaultError(where, "expected one object, task -> its annotation")
     listed: dict[str, list[object]] = {}
     for task, value in document.items():
         segments = value.get("segments") if isinstance(value, dict) else None
@@ -162,7 +162,7 @@ def _video(task: str, record: object, names: _Names, times: Counter[str | None])
     video_id = as_id(fields.get("video_id")) if fields is not None else None
     labels = as_object(fields.get("labels")) if fields is not None else None
     if video_id is None or labels is None:
-        return Fault(MALFORMED, f"a record of task {task} lacks video_id or labels, or contains a key twice")
+        return Fault(MALFORMED, f"a record of task {task} lacks video_id or labels")
     if not SAFE_NAME.fullmatch(video_id):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_id is {shown(video_id)!r}")
     if times[video_id] > 1:

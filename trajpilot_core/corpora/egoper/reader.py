@@ -35,7 +35,7 @@ from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TEST_TAKES, TRAIN_SEGMENTS, TRAIN_TAKES
 from trajpilot_core.corpora.released import EGOPER_I3D
-from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind
+from trajpilot_core.corpora.spec import CorpusSpec, Download
 from trajpilot_core.store.corpus_files import Corpus
 
 CORPUS = "egoper"
@@ -194,7 +194,6 @@ EGOPER = CorpusSpec(
     splits="the split lists",
     unit="segments",
     download=Download(
-        kinds=(FileKind("annotations", (ANNOTATION,)),),
         commands=(),
         access="ask its authors by e-mail (https://www.khoury.northeastern.edu/home/eelhami/egoper.htm); unpack each "
         "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",

@@ -26,7 +26,7 @@ from trajpilot_core.corpora.formats.folders import Folders, needed, read_documen
 from trajpilot_core.corpora.formats.strict import shown
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, listed_by
 from trajpilot_core.corpora.released import EPIC_SLOWFAST
-from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind, places
+from trajpilot_core.corpora.spec import CorpusSpec, Download, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus
 
@@ -265,12 +265,6 @@ EPIC_KITCHENS = CorpusSpec(
     splits="the action tables",
     unit="rows",
     download=Download(
-        kinds=(
-            FileKind("training actions", places(PLACES, TABLES["train"])),
-            FileKind("validation actions", places(PLACES, TABLES["test"])),
-            FileKind("verb classes", places(PLACES, VERBS)),
-            FileKind("noun classes", places(PLACES, NOUNS)),
-        ),
         commands=(
             ANNOTATIONS,
             "git clone https://github.com/epic-kitchens/epic-kitchens-download-scripts",

@@ -1,28 +1,14 @@
 """Files of a download: each folder is listed once; alternative names are tried in a stated order."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 
-from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import Fault
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.store.corpus_files import Corpus, file_names, leftovers, read_whole
+from trajpilot_core.store.corpus_files import Corpus, file_names, read_whole
 
 WORLD_FILE = "world.json"
 """Marks the root of a simulated corpus, in every layout; a reader lists it among its files if it exists."""
-
-
-def is_simulated(corpus: Corpus) -> bool:
-    """Return whether the corpus is marked as simulated; an unreadable file counts as no mark.
-
-    Ego-Exo4D also has a mark in its records (`university_name`); the other formats have no field for one.
-    """
-    try:
-        content = parse_json(read_whole(corpus, WORLD_FILE), WORLD_FILE)
-    except (FileNotFoundError, TakeFault, InputError):
-        return False
-    return isinstance(content, dict) and content.get("simulated") is True
 
 
 class Folders:
@@ -49,13 +35,15 @@ class Folders:
 
     @cached_property
     def is_simulated(self) -> bool:
-        """Whether the corpus is marked as simulated."""
-        return is_simulated(self.corpus)
+        """Whether the corpus is marked as simulated; an unreadable file counts as no mark.
 
-    def leftovers(self) -> Iterator[str]:
-        """Yield the leftovers of broken downloads in the folders listed so far, in order."""
-        for folder, names in sorted(self._known.items()):
-            yield from (f"{folder}/{name}" if folder else name for name in leftovers(names))
+        Ego-Exo4D also has a mark in its records (`university_name`).
+        """
+        try:
+            content = parse_json(read_whole(self.corpus, WORLD_FILE), WORLD_FILE)
+        except (FileNotFoundError, TakeFault, InputError):
+            return False
+        return isinstance(content, dict) and content.get("simulated") is True
 
 
 def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
@@ -77,9 +65,3 @@ def read_document(corpus: Corpus, path: str, advice: str = "download it (docs/da
         raise InputError(
             f"{path} cannot be read: {fault.detail}; run again when nothing writes to the corpus"
         ) from fault
-
-
-def leftover_rejects(leftover_files: Iterable[tuple[str, str]]) -> Iterator[Reject]:
-    """Yield a warning for each leftover of a broken download, given as (its take or empty, path)."""
-    for take, path in leftover_files:
-        yield Fault(RejectCode.LEFTOVER_FILE, f"{path} is left from an interrupted download").reject(take, 0, path)

@@ -1,4 +1,4 @@
-"""Strict JSON and CSV: UTF-8, no NaN where it is refused; repeated keys and rows of another width are marked.
+"""Strict JSON and CSV: UTF-8, no key twice in an object; rows of another width are marked.
 
 A function of a single field returns None where the value is not of its kind.
 """
@@ -6,21 +6,18 @@ A function of a single field returns None where the value is not of its kind.
 import csv
 import io
 import math
-import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from trajpilot_core.incoming import BOM, TextFaultError, decode_text, parse_json
 
 TRUE, FALSE = ("1", "true"), ("0", "false")
 SHOWN = 120
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
-"""Strings are matched first so that a NaN inside of one is passed over."""
 
 
 def as_object(value: object) -> dict[str, object] | None:
-    """Return a JSON object; None for anything else and for an object with a repeated key."""
-    return value if isinstance(value, dict) and not isinstance(value, Repeated) else None
+    """Return a JSON object."""
+    return value if isinstance(value, dict) else None
 
 
 def as_text(value: object) -> str | None:
@@ -95,26 +92,20 @@ class FileFaultError(TextFaultError):
     todo = "download the file again"
 
 
-class Repeated(dict[str, object]):
-    """An object that contains a key twice, which makes its content ambiguous."""
+def parse(content: bytes, where: str) -> object:
+    """Parse a JSON file; NaN and infinity, which Python writes, are floats that no function of a field accepts.
 
-    pairs: list[tuple[str, object]]
-
-
-def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
-    """Parse a JSON file; an object with a repeated key comes out as `Repeated`.
-
-    Args:
-        refuse_nan: a NaN or Infinity literal (no JSON, but Python writes it) is an error; else it becomes a float, and
-            the reader of the record has to refuse.
-
-    Raises FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
+    Raises FileFaultError: not UTF-8, a byte order mark, no JSON, or an object that contains a key twice.
     """
-    refuse = _refuse(content, where) if refuse_nan else None
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise TextFaultError(where, f"an object contains a key twice: {shown(pairs)}")
+        return fields
+
     try:
-        return parse_json(content, where, object_pairs_hook=_object, parse_constant=refuse)
-    except FileFaultError:
-        raise
+        return parse_json(content, where, object_pairs_hook=once)
     except TextFaultError as error:
         raise FileFaultError(where, error.detail, error.at) from error
 
@@ -125,24 +116,6 @@ def text_of(content: bytes, where: str) -> str:
         return decode_text(content, where)
     except TextFaultError as error:
         raise FileFaultError(where, error.detail, error.at) from error
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) == len(pairs):
-        return fields
-    marked = Repeated(fields)
-    marked.pairs = pairs
-    return marked
-
-
-def _refuse(content: bytes, where: str) -> Callable[[str], NoReturn]:
-    def refuse(literal: str) -> NoReturn:
-        wanted = literal.encode()
-        offset = next((m.start() for m in TOKEN.finditer(content) if m.group() == wanted), None)
-        raise FileFaultError(where, f"the literal {literal} is no JSON", offset)
-
-    return refuse
 
 
 class CsvRow(NamedTuple):

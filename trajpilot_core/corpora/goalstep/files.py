@@ -1,12 +1,11 @@
-"""Files of Ego4D GoalStep -> entries with their steps or substeps, groups of videos, and lengths of videos.
+"""Files of Ego4D GoalStep -> entries with their steps, groups of videos, and lengths of videos.
 
 Source: repository facebookresearch/ego4d-goalstep (README, tools). What the format leaves open:
-docs/decisions/segment-corpora.md. The unit that is counted is the segment of the level that is asked for.
+docs/decisions/segment-corpora.md. The counted unit is the step; the substeps inside of it are not read.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
@@ -24,7 +23,6 @@ from trajpilot_core.corpora.formats.strict import (
 )
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
-Level = Literal["step", "substep"]
 GROUP = "grp-"
 RELEVANCE = ("essential", "optional", "irrelevant", "unsure")
 MALFORMED = RejectCode.RECORD_MALFORMED
@@ -33,10 +31,10 @@ DEFAULTS: dict[str, object] = {"is_continued": False, "is_procedural": False, "i
 
 
 class Step(NamedTuple):
-    """One step or substep, in seconds of its entry."""
+    """One step, in seconds of its entry."""
 
     offset: int
-    """Place in its entry, counted over the level."""
+    """Place in its entry."""
     span_s: tuple[float, float]
     category: str
     description: str
@@ -45,8 +43,6 @@ class Step(NamedTuple):
     relevance: str
     missing: tuple[str, ...]
     """Absent fields, which have their defaults."""
-    parent: str | None
-    """Category of the step that a substep belongs to."""
 
 
 class Entry(NamedTuple):
@@ -70,17 +66,17 @@ class Document(NamedTuple):
     n_units: int
 
 
-def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
+def parse_goalstep(content: bytes, where: str) -> Document:
     """Parse goalstep_train.json, or goalstep_valid.json, which a download calls goalstep_val.json.
 
     Raises FileFaultError: the file is no such JSON.
     """
-    videos = _videos(parse(content, where, refuse_nan=False), where)
+    videos = _videos(parse(content, where), where)
     times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
-    entries, faults = parted((index, _entry(video, level, times)) for index, video in enumerate(videos))
+    entries, faults = parted((index, _entry(video, times)) for index, video in enumerate(videos))
     uids = [(as_id(video.get("video_uid")) if isinstance(video, dict) else None) or "" for video in videos]
-    lost = tuple((uids[index], index, count_segments(videos[index], level), fault) for index, fault in faults)
-    return Document(entries, lost, sum(count_segments(video, level) for video in videos))
+    lost = tuple((uids[index], index, count_segments(videos[index]), fault) for index, fault in faults)
+    return Document(entries, lost, sum(map(count_segments, videos)))
 
 
 def _videos(document: object, where: str) -> list[object]:
@@ -90,44 +86,34 @@ def _videos(document: object, where: str) -> list[object]:
     return videos
 
 
-def count_segments(video: object, level: Level) -> int:
-    """Return how many segments of a level an entry contains, even if the rest of it is unusable."""
-    return sum(1 for _ in _raw_segments(video, level))
-
-
-def _raw_segments(video: object, level: Level) -> Iterator[tuple[object, object]]:
-    """Yield (segment, the step that it belongs to or None) of a level."""
+def count_segments(video: object) -> int:
+    """Return how many steps an entry contains, even if the rest of it is unusable."""
     steps = video.get("segments") if isinstance(video, dict) else None
-    for step in steps if isinstance(steps, list) else ():
-        if level == "step":
-            yield step, None
-            continue
-        inner = step.get("segments") if isinstance(step, dict) else None
-        yield from ((substep, step) for substep in (inner if isinstance(inner, list) else ()))
+    return len(steps) if isinstance(steps, list) else 0
 
 
-def _entry(video: object, level: Level, times: Counter[str | None]) -> Entry | Fault:
+def _entry(video: object, times: Counter[str | None]) -> Entry | Fault:
     fields = as_object(video)
     uid = as_id(fields.get("video_uid")) if fields is not None else None
     if fields is None or uid is None:
-        return Fault(MALFORMED, f"an entry has no video_uid, or contains a key twice: {shown(video)}")
+        return Fault(MALFORMED, f"an entry has no video_uid: {shown(video)}")
     if not SAFE_NAME.fullmatch(uid):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_uid is {shown(uid)!r}")
     if times[uid] > 1:
         return Fault(MALFORMED, f"the file contains the video_uid {times[uid]} times")
-    if not isinstance(fields.get("segments"), list):
-        return Fault(MALFORMED, f"`segments` is {shown(fields.get('segments'))}, expected a list")
-    results = [(offset, _step(*raw, offset)) for offset, raw in enumerate(_raw_segments(fields, level))]
-    steps, faults = parted(results)
+    listed = fields.get("segments")
+    if not isinstance(listed, list):
+        return Fault(MALFORMED, f"`segments` is {shown(listed)}, expected a list")
+    steps, faults = parted((offset, _step(step, offset)) for offset, step in enumerate(listed))
     goal_category = as_text(fields.get("goal_category")) or "unknown"
     goal = as_text(fields.get("goal_description")) or ""
-    return Entry(uid, goal_category, goal, steps, faults, len(results))
+    return Entry(uid, goal_category, goal, steps, faults, len(listed))
 
 
-def _step(value: object, parent: object, offset: int) -> Step | Fault:
+def _step(value: object, offset: int) -> Step | Fault:
     fields = as_object(value)
     if fields is None:
-        return Fault(MALFORMED, f"a segment is not an object, or contains a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment is not an object: {shown(value)}")
     if "start_time" not in fields or "end_time" not in fields:
         return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
     span_s = as_span(fields["start_time"], fields["end_time"])
@@ -151,7 +137,6 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
         is_procedural,
         relevance,
         missing,
-        as_text((as_object(parent) or {}).get("step_category")),
     )
 
 
@@ -186,7 +171,7 @@ def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
     Raises FileFaultError: the file is no such JSON.
     """
     videos: dict[str, Ego4dVideo] = {}
-    for video in _videos(parse(content, where, refuse_nan=True), where):
+    for video in _videos(parse(content, where), where):
         fields = as_object(video) or {}
         uid = as_id(fields.get("video_uid"))
         if uid is not None:

@@ -1,6 +1,6 @@
-"""Ego4D GoalStep -> one candidate take per video file, with its steps or substeps; the rest becomes rejects.
+"""Ego4D GoalStep -> one candidate take per video file, with its steps; the rest becomes rejects.
 
-Decisions: docs/decisions/segment-corpora.md. The counted unit is the segment of the configured level.
+Decisions: docs/decisions/segment-corpora.md. The counted unit is the step.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
-from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, FileKind, places
+from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus
 
@@ -54,7 +54,7 @@ ROUNDING_S = 1e-6
 CUTS = (1, 2, 3, 5, 10, 20)
 """Values of `min_label_train` for which labels are counted, to compare with the paper."""
 PAPER_LABELS = 310
-FILTERS = "ingest.goalstep: level, relevance, min_label_train"
+FILTERS = "ingest.goalstep: relevance, min_label_train"
 
 
 class VideoPart(NamedTuple):
@@ -109,7 +109,7 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     known = _Known(folders, config.goalstep, annotations, groups, videos)
     annotated, n_in = _annotated(known, gathered)
     labels = _cut(known, annotated, gathered)
-    return gathered.reading(folders, n_in, gathered.scenarios, _counts(annotated, gathered, known.config, labels))
+    return gathered.reading(folders, n_in, gathered.scenarios, _counts(annotated, gathered, labels))
 
 
 def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
@@ -117,7 +117,7 @@ def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], 
     annotated: list[_Annotated] = []
     n_in = 0
     for released, path in known.annotations.items():
-        document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
+        document = parse_goalstep(read_document(known.folders.corpus, path), path)
         n_in += document.n_units
         for uid, index, n_units, fault in document.lost:
             gathered.reject(fault, take_id(uid, uid) if uid else "", n_units, path, index)
@@ -170,15 +170,10 @@ def _filtered(
             yield step
 
 
-def text_of(step: Step, config: GoalStepConfig) -> str:
-    """Return the text of the label: the category of the taxonomy, or the free description."""
-    return step.category if config.label == "category" else step.description
-
-
 def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) -> Counter[str]:
     """Cut rare labels, then make candidates; return the training labels as they were before."""
     config = known.config
-    labels = [normalise(text_of(s, config), ()) for a in annotated if a.released == "train" for s in a.kept]
+    labels = [normalise(s.category, ()) for a in annotated if a.released == "train" for s in a.kept]
     frequent = kept_labels(labels, config.min_label_train)
     placed = [(part.uid, a) for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     shared = claimed_twice((uid, take_id(a.entry.uid, uid), a.released) for uid, a in placed)
@@ -192,9 +187,8 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
 
 
 def _unless_rare(step: Step, frequent: frozenset[str], config: GoalStepConfig) -> Step | Fault:
-    text = text_of(step, config)
-    detail = f"{text!r} occurs less than {config.min_label_train} times in training"
-    return step if normalise(text, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
+    detail = f"{step.category!r} occurs less than {config.min_label_train} times in training"
+    return step if normalise(step.category, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
 
 
 def _add(
@@ -210,7 +204,7 @@ def _add(
     for step in steps:
         middle_s = (step.span_s[0] + step.span_s[1]) / 2
         part = next((p for p in source.parts if p.end_s is None or middle_s < p.end_s), source.parts[-1])
-        placed[part.uid].append(_point(known, source, step, part, gathered))
+        placed[part.uid].append(_point(source, step, part, gathered))
     for part in source.parts:
         take, points = _take(known, source.entry, part.uid), placed[part.uid]
         gathered.released[take.take_id] = source.released
@@ -222,7 +216,7 @@ def _add(
     return None
 
 
-def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
+def _point(source: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
     """Return a step in the time of its file, cut where it reaches into a neighbouring one."""
     start_s, end_s = step.span_s
     cut_start_s, cut_end_s = max(start_s, part.start_s), end_s if part.end_s is None else min(end_s, part.end_s)
@@ -234,8 +228,6 @@ def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathe
         gathered.counts["segments over two files"] += 1
     details = Details(
         description=step.description,
-        level=known.config.level,
-        parent=step.parent,
         goal=source.entry.goal,
         goal_category=source.entry.goal_category,
         is_continued=step.is_continued,
@@ -243,7 +235,7 @@ def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathe
         relevance=step.relevance,
     )
     span_s = (cut_start_s - part.start_s, cut_end_s - part.start_s)
-    return span_point(span_s, text_of(step, known.config), step.offset, details=details)
+    return span_point(span_s, step.category, step.offset, details=details)
 
 
 def video_path(known: _Known, uid: str) -> str:
@@ -268,10 +260,7 @@ def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
     )
 
 
-def _counts(
-    annotated: Sequence[_Annotated], gathered: ReaderState, config: GoalStepConfig, labels: Counter[str]
-) -> tuple[CorpusCount, ...]:
-    level, filters = "ingest.goalstep.level", "ingest.goalstep: relevance"
+def _counts(annotated: Sequence[_Annotated], gathered: ReaderState, labels: Counter[str]) -> tuple[CorpusCount, ...]:
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
@@ -280,12 +269,12 @@ def _counts(
         rows += [
             count(f"entries, {role}", len(entries)),
             count(f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries)),
-            count(f"{config.level}s as released, {role}", sum(entry.n_units for entry in entries), setting=level),
+            count(f"steps as released, {role}", sum(entry.n_units for entry in entries)),
             count(kept, gathered.counts[kept], paper, FILTERS),
         ]
     for least in CUTS:
         what = f"training labels that occur at least {least} times"
-        note = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
+        note = f"ingest.goalstep: relevance, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
         rows.append(count(what, sum(n >= least for n in labels.values()), setting=note))
     others = ("segments with absent fields", "segments over two files", OVERLAPS)
     return *rows, *(count(what, gathered.counts[what]) for what in others)
@@ -294,7 +283,7 @@ def _counts(
 PUBLISHED = {
     TRAIN_SEGMENTS: Published(9137, FILTERS),
     TEST_SEGMENTS: Published(2709, FILTERS),
-    LABELS: Published(PAPER_LABELS, f"{FILTERS}, label"),
+    LABELS: Published(PAPER_LABELS, FILTERS),
 }
 """Counts of the paper: its appendix on data sets, which does not state the filter."""
 GOALSTEP = CorpusSpec(
@@ -307,12 +296,6 @@ GOALSTEP = CorpusSpec(
     splits="the annotation files",
     unit="segments",
     download=Download(
-        kinds=(
-            FileKind("training annotations", places(PLACES, *FILES["train"])),
-            FileKind("validation annotations", places(PLACES, *FILES["test"])),
-            FileKind("groups of videos", places(PLACES, GROUPS)),
-            FileKind("metadata", METADATA),
-        ),
         commands=(
             "ego4d --output_directory ROOT --datasets annotations full_scale --benchmarks goalstep --metadata",
             "git clone https://github.com/facebookresearch/ego4d-goalstep ROOT/ego4d-goalstep",

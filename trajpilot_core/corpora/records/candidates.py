@@ -22,7 +22,7 @@ from trajpilot_core.corpora.base import (
     by_start,
     parted,
 )
-from trajpilot_core.corpora.formats.folders import WORLD_FILE, Folders, leftover_rejects
+from trajpilot_core.corpora.formats.folders import WORLD_FILE, Folders
 from trajpilot_core.store.corpus_files import Corpus
 
 OVERLAPS = "neighbours that overlap"
@@ -79,23 +79,20 @@ class ReaderState:
     def reading(
         self, folders: Folders, n_in: int, scenarios: Collection[str], counts: tuple[CorpusCount, ...]
     ) -> CorpusReading:
-        """Return the reading, with a warning for each leftover of a broken download.
+        """Return the reading.
 
         Args:
             scenarios: of the takes whose metadata can be used.
         """
-        rejects = (*self.rejects, *leftover_rejects(("", path) for path in folders.leftovers()))
         files = {*self.files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
-        for path in files:
-            folders.is_there(path)  # lists its folder, so that leftovers of a broken download next to it are found
         return CorpusReading(
             candidates=tuple(sorted(self.candidates, key=lambda c: c.take.take_id)),
-            rejects=rejects,
+            rejects=tuple(self.rejects),
             n_in=n_in,
             released=self.released,
             scenarios=frozenset(scenarios),
             counts=counts,
-            listing=Listing(tuple(sorted(files)), (), tuple(sorted(folders.leftovers()))),
+            listing=Listing(tuple(sorted(files)), ()),
         )
 
 

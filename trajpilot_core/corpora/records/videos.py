@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from schemas.annotation import Take
-from schemas.config import IngestConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Candidate, Fault
-from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, stat
 from trajpilot_core.video.isolate import local_copies
@@ -42,15 +40,6 @@ def probe_videos(
     checked = [Fault(probe.code, str(probe)) if isinstance(probe, VideoError) else probe for probe in probes]
     rows = zip(videos, checked, before, strict=True)
     return [result if stat(corpus, video) == known else changed for video, result, known in rows]
-
-
-def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
-    """Raise InputError where `ingest.video` is none and the metadata of the corpus do not state video lengths."""
-    if config.video == "none" and not spec.download.without_videos:
-        raise InputError(
-            f"ingest.video=none takes the lengths of videos from the metadata, and no reader of {spec.title} has them; "
-            "set ingest.video to downscaled_448 and fetch the videos"
-        )
 
 
 def stated_video(candidate: Candidate) -> VideoProbe | Fault:

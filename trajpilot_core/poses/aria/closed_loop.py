@@ -5,14 +5,13 @@ pose, about 1 kHz, `tracking_timestamp_us` on the device clock, T_world_device w
 x, y, z, w. Columns are found by name: releases differ (20 columns, 28 with ECEF poses). A file with quaternion columns
 in another order than their names state cannot be distinguished from a good one.
 
-Two readers pass their rows to the same checks: `whole` parses the file, `sparse` only the lines that the knots need
-(trajpilot_core/poses/aria/sparse.py). docs/decisions/gaps.md states what each of them detects.
+Only the lines that the knots need are parsed (trajpilot_core/poses/aria/sparse.py) where the file is local and in order
+of time, else the whole file; the checks are the same. docs/decisions/gaps.md states what each way detects.
 """
 
 import csv
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses.aria import sparse
-from trajpilot_core.poses.files import GZIP_MAGIC, MISSING, local_path, read_bytes, unpack
+from trajpilot_core.poses.files import MISSING, local_path, read_bytes
 from trajpilot_core.poses.geometry import Poses
 
 STAMP, GRAPH, QUALITY = "tracking_timestamp_us", "graph_uid", "quality_score"
@@ -58,20 +57,18 @@ class Request:
     max_inner_gap_us: int
 
 
-def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "whole"], request: Request) -> PoseStream:
+def read_poses(data_root: str, path: str, request: Request) -> PoseStream:
     """Read the poses that a take's segments need.
 
     Args:
         data_root: corpus root, a folder or a URL.
-        path: pose file, relative to the root; plain or gzip.
-        reader: `whole` parses the file; `auto` and `sparse` parse only the lines around the knots where the file is
-            local, plain and in order of time, and fall back to `whole` where it is not.
+        path: pose file, relative to the root.
         request: the knots.
 
     Returns:
         All rows of the file, or a part of them with the same results for every knot.
 
-    Raises TakeFault: NO_TRAJECTORY, WRONG_TYPE, TRAJ_MALFORMED, INPUT_UNSTABLE.
+    Raises TakeFault: NO_TRAJECTORY, TRAJ_MALFORMED, INPUT_UNSTABLE.
     """
     local = local_path(data_root, path)
     if local is None:
@@ -81,18 +78,14 @@ def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "who
             head = file.read(HEADER_BYTES)
     except MISSING as error:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is missing", path) from error
-    if head.startswith(GZIP_MAGIC):
-        return parse(unpack(local.read_bytes(), path), path)
-    names = header(head, path)
-    if reader != "whole":
-        before = local.stat()
-        content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
-        after = local.stat()
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)
-        thinned = None if content is None else parse(content, path)
-        if thinned is not None and thinned.was_sorted and bool(thinned.readable.all()):
-            return thinned
+    names, before = header(head, path), local.stat()
+    content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
+    after = local.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)
+    thinned = None if content is None else parse(content, path)
+    if thinned is not None and thinned.was_sorted and bool(thinned.readable.all()):
+        return thinned
     return _frame_to_stream(_read_csv(local, path))
 
 

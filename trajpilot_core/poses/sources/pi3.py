@@ -77,9 +77,6 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         if len(frames) < 2:
             return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, two are needed")
         T_world_camera, confidence = model.poses(frames)
-        if confidence < cfg.pi3.min_confidence:
-            limit = f"min_confidence is {cfg.pi3.min_confidence:g}"
-            return SegmentFault(RejectCode.TRAJ_LOW_QUALITY, f"the mean confidence is {confidence:.2f}, {limit}")
         return EstimatedPoses(np.array(values["pts_s"]), T_world_camera, confidence)
 
     timeout_s = cfg.pi3.decode_timeout_s

@@ -109,7 +109,7 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
 
 def _weights(cfg: Pi3Config) -> Path:
     """Return the file with the weights, from this machine or the hub. Raises InputError: it is missing."""
-    hub = cfg.hub or HUBS[cfg.model]
+    hub = HUBS[cfg.model]
     local = local_weights(cfg)
     if local is not None:
         if not local.is_file():

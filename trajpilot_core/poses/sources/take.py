@@ -114,7 +114,7 @@ def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: Traject
     if take.trajectory is None:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
     request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(data_root, take.trajectory, cfg.reader, request)
+    stream = closed_loop.read_poses(data_root, take.trajectory, request)
     if len(stream.stamp_us) < 2:
         raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
     brackets = bracket(stream, knots_ns)
