@@ -148,7 +148,7 @@ def test_every_setting_and_flag_of_a_message_exists_and_no_class_is_named() -> N
     assert {where: found for where, text in texts if (found := unknown(text, known))} == {}
     assert sum("--set " in text for _, text in texts) > 20
     planted = ["raise RunOptions.max_reject_ratio", "lower IngestConfig.dev_min", "raise --max-reject-ratio to go on"]
-    planted += ["none, or --set ingest.dev_minimum=2", "see ingest.goalstep.level.deep now"]
+    planted += ["none, or --set ingest.dev_minimum=2", "see ingest.goalstep.video.deep now"]
     assert [text for text in planted if not unknown(text, frozenset({"--set"}))] == []
     assert not unknown("lower it with --set ingest.dev_min=2, see report.json", frozenset({"--set"}))
 
