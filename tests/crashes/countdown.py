@@ -170,8 +170,8 @@ def count_work(armed: Armed) -> None:
         run_epoch(training, cfg, optimizer, generator, state, device)
 
     def noted_clips(batch: list[Any], embedder: Any) -> None:
-        for state, row, _ in batch:
-            armed.note("clip", f"{armed.plan.below}/{state.take_id}/{row}")
+        for state, clip, _ in batch:
+            armed.note("clip", f"{armed.plan.below}/{state.take_id}/{clip['segment']}")
         encode(batch, embedder)
 
     loop.run_epoch, features._encode = noted_epoch, noted_clips

@@ -72,8 +72,9 @@ def test_every_epoch_and_every_encoded_clip_is_counted_once(monkeypatch: pytest.
     count_work(SimpleNamespace(plan=SimpleNamespace(below="x"), note=lambda kind, path: noted.append(f"{kind} {path}")))
     take = features.TakeClips("t", "v.mp4", [("s0", 0.0, 1.0), ("s1", 1.0, 2.0), ("s2", 2.0, 3.0)], waiting=3)
     encoder = SimpleNamespace(embed=lambda frames: np.ones((len(frames), 4), np.float16))
-    features._encode([(take, row, np.zeros(1, np.uint8)) for row in range(3)], encoder)
-    assert (noted, sorted(take.vectors), take.waiting) == ([f"clip x/t/{row}" for row in range(3)], [0, 1, 2], 0)
+    clips = [{"segment": row, "pts_s": [row + 0.5]} for row in range(3)]
+    features._encode([(take, clip, np.zeros(1, np.uint8)) for clip in clips], encoder)
+    assert (noted, sorted(take.rows), take.waiting) == ([f"clip x/t/{row}" for row in range(3)], [0, 1, 2], 0)
     training = SimpleNamespace(name="m", seed=0)
     loop.run_epoch(training, None, None, None, SimpleNamespace(epoch=4), "cpu")
     assert noted[3:] == ["epoch x/m/s0/5"]

@@ -27,7 +27,7 @@ WITHOUT = ("s3://bucket/x", "/data/a@b", "runs", "", "s3://bucket/key=1/x", "C:/
 def test_an_address_with_a_login_is_refused_by_records_and_by_the_store_and_not_repeated() -> None:
     for address in WITH_LOGIN:
         with pytest.raises(StoreError) as store:
-            parse_location(address, ("file", "s3", "https"))
+            parse_location(address)
         assert SECRET not in str(store.value)
         for field in ("root", "data_root"):
             with pytest.raises(ValueError, match="holds a login") as record:

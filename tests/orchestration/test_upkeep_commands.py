@@ -277,7 +277,7 @@ def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_r
     assert f"egoexo -o '{root}' --parts metadata annotations" in note.stdout
     ill = ask("doctor", "--corpus", "egoper", "--data", tmp_path)
     assert ill.exit_code == 1
-    assert cells(ill, "annotations")[1:3] == ["missing", "bad"]
+    assert cells(ill, "data root")[1:3] == ["unusable", "bad"]
     assert "e-mail" in ill.stdout
     with pytest.raises(InputError, match="no such corpus: 'kitchens'; the corpora are egoexo4d_atomic"):
         ask("doctor", "--corpus", "kitchens", "--data", root)
