@@ -7,8 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_cases import posterior, scores_of_all, soft_viterbi_case
-from planners_fixture import check_close, recorded
+from planners_fixture import check_close, posterior, recorded, scores_of_all, soft_viterbi_case
 from torch import Tensor
 from torch.testing import assert_close
 

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from planner_cases import VITERBI_HORIZONS, batch, viterbi_plan_net, without_attention_dropout
 from planners_fixture import (
     KEYSTEP,
     SMALL,
+    VITERBI_HORIZONS,
+    batch,
     check_close,
     check_loss,
     golden,
@@ -13,6 +14,8 @@ from planners_fixture import (
     random_windows,
     recorded,
     share_memorised,
+    viterbi_plan_net,
+    without_attention_dropout,
 )
 from torch import Tensor
 from torch.testing import assert_close
