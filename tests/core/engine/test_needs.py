@@ -19,13 +19,13 @@ from trajpilot_core.engine import needs
 from trajpilot_core.engine.execution.execute import compute_shards, execute
 from trajpilot_core.engine.execution.outcome import anonymous_bytes, release_heap, scratch_bytes, watched
 from trajpilot_core.engine.execution.reuse import scratch_folder
-from trajpilot_core.engine.needs import expected, last_note
+from trajpilot_core.engine.needs import expected, free_memory, last_note
 from trajpilot_core.engine.stage import Stage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.files import Folder, open_folder
 
-CONFIG, MB = PipelineConfig(), 10**6
+CONFIG, MB, GB = PipelineConfig(), 10**6, 10**9
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
@@ -137,6 +137,19 @@ def test_heaps_that_earlier_stages_left_are_given_back_before_the_memory_is_look
     release_heap()
     assert anonymous_bytes(os.getpid()) < before - 40 * MB
     assert len(kept) == 200
+
+
+def test_a_container_that_may_use_less_than_the_machine_has_less(tmp_path: Path) -> None:
+    listing, none = tmp_path / "meminfo", tmp_path / "none"
+    listing.write_text("MemTotal: 64000000 kB\nMemAvailable:   50000000 kB\n")
+    assert free_memory(listing, tmp_path) == 50_000_000 * 1024
+    (tmp_path / "memory.max").write_text("8000000000\n")
+    assert free_memory(listing, tmp_path) == 8 * GB
+    (tmp_path / "memory.stat").write_text("anon 3000000000\nfile 4000000000\n")
+    assert free_memory(listing, tmp_path) == 5 * GB
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_memory(listing, tmp_path) == 50_000_000 * 1024
+    assert free_memory(none, tmp_path) is None
 
 
 @pytest.mark.parametrize("stage", [INGEST, VECTOR])

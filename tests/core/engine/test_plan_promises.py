@@ -14,7 +14,6 @@ from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.errors import TrajPilotError
-from trajpilot_core.store import inventory
 
 NAMES = list(TOYS)
 STEPS = 25
@@ -120,13 +119,6 @@ def promises(folder: Path, seed: int) -> list[tuple[str, ...]]:
                 found += [(row.stage, promise, row.why) for promise in broken(row, done)]
     shutil.rmtree(folder)
     return found
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No waiting for the disk and for the steps of file times."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(inventory, "SETTLE_S", 0.0)
 
 
 def test_exactly_is_exact_and_at_most_is_a_bound_after_any_history(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every setting is listed with its default, what is allowed and what a change makes stale."""
+"""Every setting is listed with its default, what is allowed and what a change makes stale, by what stages read."""
 
 import pytest
 from pydantic import Field
@@ -6,8 +6,8 @@ from pydantic import Field
 from deployments.cli.options import change
 from deployments.recipes import RECIPES
 from schemas.base import Record, fingerprint
-from schemas.config import PipelineConfig
-from trajpilot_core.engine.key import upstream
+from schemas.config import PipelineConfig, TextConfig
+from trajpilot_core.engine.key import rejects_entry, upstream
 from trajpilot_core.engine.planning.staleness import flat
 from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
 from trajpilot_core.errors import InputError, VersionError
@@ -48,6 +48,20 @@ def test_what_differs_from_the_defaults_is_marked_and_what_is_allowed_is_said_in
         "features.size_px": "whole number, at least 32, a multiple of 16",
     }
     assert {path: found[path].allowed for path in wanted} == wanted
+
+
+def test_a_stage_waits_for_exactly_those_whose_entries_it_reads() -> None:
+    found = upstream(STAGES, list(STAGES))
+    for name, stage in STAGES.items():
+        written = {other: {*s.writes, rejects_entry(other)} for other, s in STAGES.items()}
+        assert set(found[name]) == {other for other in STAGES if written[other] & set(stage.reads)}, name
+    assert found["trajectories"] == found["features"] == found["text_bank"] == ("ingest",)
+    names = list(STAGES)
+    assert all(names.index(before) < names.index(name) for name in names for before in found[name]), "declared order"
+    assert STAGES["text_bank"].on_gpu(PipelineConfig().text_bank)
+    assert not STAGES["text_bank"].on_gpu(TextConfig(encoder="bag_of_words")), "words are hashed without a model"
+    asked = {"features": (), "scorer": ("features",)}
+    assert upstream(STAGES, list(asked)) == asked, "what a run does not ask for is not waited for"
 
 
 def test_a_group_makes_its_stage_stale_and_all_that_read_from_it_and_no_other() -> None:

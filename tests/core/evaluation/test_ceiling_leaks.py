@@ -203,7 +203,7 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
         return replace(data, take_split=torch.zeros_like(data.take_split))
 
     def own_take_too(bank, key_QK, take, k):
-        return top_k(key_QK, bank.key, k, take - 1_000_000, bank.take)
+        return top_k(key_QK, bank.key, k, take, torch.full_like(bank.take, -1))
 
     monkeypatch.setattr(rows_module, "load_planning_data", all_for_training)
     monkeypatch.setattr(candidates, "retrieve", own_take_too)

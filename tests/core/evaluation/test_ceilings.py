@@ -309,42 +309,24 @@ def test_a_corpus_without_a_world_file_has_no_ceiling_and_a_broken_one_is_refuse
 # Ceilings over classes of labels: exact where classes are scored, and never compared with rows over labels.
 
 
-Made = tuple[World, dict[str, pa.Table]]
-WANTED = 24
-
-
-@pytest.fixture(scope="module")
-def made() -> Made:
-    world = sample_world(middle_world().replace(broken="none", train_takes=60, test_takes=16))
-    tables = world_tables(world, IngestConfig(central_share=0.6, max_horizon=4))._asdict()
-    windows = tables["windows"]
-    tables["windows"] = windows.filter(pc.equal(windows["split"], "test"))
-    return world, tables
-
-
-def classes_of(tables: dict[str, pa.Table], wanted: int | None) -> dict[str, str]:
-    found, _ = label_classes(tables["labels"], wanted)
-    return dict(zip(found["label_id"].to_pylist(), found["class_id"].to_pylist(), strict=True))
-
-
-def test_ceilings_of_classes_are_higher_than_those_of_labels_and_calibrated(made: Made) -> None:
-    world, tables = made
-    classes = classes_of(tables, WANTED)
+def test_ceilings_of_classes_are_higher_than_those_of_labels_and_calibrated(
+    world: World, tables: dict[str, pa.Table], known: ExactCeilings
+) -> None:
+    found, _ = label_classes(tables["labels"], 24)
+    classes = dict(zip(found["label_id"].to_pylist(), found["class_id"].to_pylist(), strict=True))
     assert len(set(classes.values())) < len(classes)
-    plain = known_values(world, tables["segments"], tables["windows"])
-    own = known_values(world, tables["segments"], tables["windows"], classes)
+    own = known_values(world, tables["segments"], windows_of(tables), classes)
     for kind in KINDS:
-        gain = (own.expected[kind] - plain.expected[kind]).mean(axis=0)
+        gain = (own.expected[kind] - known.expected[kind]).mean(axis=0)
         assert (gain > 0).all(), kind
         at = with_ceiling().index("MSeq")
-        assert (own.expected[kind][:, at] >= plain.expected[kind][:, at] - 1e-6).all(), "window by window"
+        assert (own.expected[kind][:, at] >= known.expected[kind][:, at] - 1e-6).all(), "window by window"
     assert calibration_check(own).verdict == "holds"
     assert own.n_unproven == 0
 
 
-def test_classes_of_unknown_texts_have_no_exact_ceiling(made: Made) -> None:
+def test_classes_of_unknown_texts_have_no_exact_ceiling(world: World, tables: dict[str, pa.Table]) -> None:
     """Without the table of paraphrases a label is its text, and its class is unrelated to the world's label."""
-    world, tables = made
     at = tables["segments"].schema.get_field_index("label_id")
     texts = tables["segments"].set_column(at, "label_id", tables["segments"]["label"])
     found = unshown(world, texts, has_classes=True)

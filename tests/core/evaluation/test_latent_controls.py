@@ -2,22 +2,45 @@
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from latent_fixture import CFG, as_data, fitted, head_on_looks, made_up, models_of, share_right
+from latent_fixture import CFG, LABELS, fitted, made_up
+from torch import Tensor
 
 from schemas.latent import SearchConfig
-from trajpilot_core.evaluation.latent_plans import latent_windows
+from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows
 from trajpilot_core.evaluation.latent_scores import judge_energies, relative_spread
-from trajpilot_core.models.latent import LatentPredictor, l1_between
+from trajpilot_core.models.latent import LatentHead, LatentPredictor, fit_controls, l1_between, targets_of
 from trajpilot_core.training import fit_latent
+from trajpilot_core.training.fit_latent import LatentTask
 
 SEARCH = SearchConfig(samples=64, iterations=4, elites=8, variance=0.8)
 HELPS = 0.05
 """Least gain, in the l1 of normalised latents, that counts as help."""
 QUICK = {"epochs": 8, "batch": 128, "lr": 1e-2}
+
+
+def head_on_looks(task: LatentTask) -> LatentHead:
+    """A classifier of made-up latents, fitted in closed form on true ones."""
+    head = LatentHead(task.shape())
+    latents = targets_of(task.features[task.fit_rows], "pooled")[:, 0]
+    ones = torch.nn.functional.one_hot(task.labels[task.fit_rows], LABELS).float()
+    with torch.no_grad():
+        head.out.weight.copy_(20 * torch.linalg.lstsq(latents, ones - 1 / LABELS).solution.T)
+        head.out.bias.zero_()
+    return head
+
+
+def windows_of(task: LatentTask, planner: LatentPredictor, rows: Tensor) -> LatentWindows:
+    """Windows of the task, planned by one seed of models."""
+    controls = fit_controls(task.motions[task.fit_rows], SEARCH.variance)
+    models = LatentModels(CFG.replace(search=SEARCH), 0, {"plan_trajectory": planner}, head_on_looks(task), controls)
+    take = torch.arange(len(task.labels)) // 3
+    data: Any = SimpleNamespace(features=task.features, motions=task.motions, labels=task.labels, segment_take=take)
+    return latent_windows(models, data, rows)
 
 
 def l1(task: Any, variant: Any) -> float:
@@ -41,12 +64,12 @@ def test_motion_and_text_help_only_where_they_are_informative() -> None:
 @torch.inference_mode()
 def search_and_oracle(task: Any, planner: Any) -> tuple[float, float]:
     """Share of middle steps right, of CEM and of the plan under the true motion."""
-    models = models_of(task, planner, head_on_looks(task), SEARCH)
     rows = task.dev[3][:60]
-    windows = latent_windows(models, as_data(task), rows)
+    windows, right = windows_of(task, planner, rows), task.labels[rows[:, 1]]
     found = windows.follow(windows.search(partial(windows.energy, name="last_mid")))
     own = windows.follow(windows.motions_of(rows))
-    return share_right(task, rows, found.ids), share_right(task, rows, own.ids)
+    cem, oracle = (float((plan.ids[:, 1, 0] == right).float().mean()) for plan in (found, own))
+    return cem, oracle
 
 
 def test_the_search_succeeds_only_where_the_goal_looks_like_the_last_middle() -> None:
@@ -62,8 +85,8 @@ def test_the_search_succeeds_only_where_the_goal_looks_like_the_last_middle() ->
 @torch.inference_mode()
 def test_energies_are_those_of_all_windows_at_once_and_a_window_has_the_bits_that_it_has_alone() -> None:
     task = made_up(n=60)
-    models = models_of(task, LatentPredictor(CFG, task.shape()).eval(), head_on_looks(task), SEARCH)
-    windows, motion = latent_windows(models, as_data(task), task.dev[3][:5]), torch.randn(5, 7, 1, 96)
+    planner, motion = LatentPredictor(CFG, task.shape()).eval(), torch.randn(5, 7, 1, 96)
+    windows = windows_of(task, planner, task.dev[3][:5])
     seen = [(keys[1:2], values[1:2]) for keys, values in windows.seen]
     alone = replace(windows, segments=windows.segments[1:2], goal=windows.goal[1:2], seen=seen)
     energy = windows.energy(motion, "last_mid")
@@ -77,9 +100,8 @@ def test_energies_are_those_of_all_windows_at_once_and_a_window_has_the_bits_tha
 
 @torch.inference_mode()
 def spread_of(task: Any, planner: Any, energy: str) -> tuple[int, dict[str, float]]:
-    models = models_of(task, planner, head_on_looks(task), SEARCH)
     rows = task.dev[3][:60]
-    windows = latent_windows(models, as_data(task), rows)
+    windows = windows_of(task, planner, rows)
     several = torch.stack([rows.roll(k, 0) for k in range(8)], 1)
     energies = windows.energy(windows.motions_of(several), energy)
     return 3, {"goal_step": float(relative_spread(windows, energies).mean())}

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 import torch
 from planning_fixture import SCORER, World, model_files, planning_data
-from planning_world import Memory, ModelsEntry
+from planning_world import Memory, ModelsEntry, features_table, head_motions, with_vectors
 from pretend_device import pretend_cuda
 from rows_fixture import CONFIG, SEEDS, chosen, first_seed, predicted, quiet, scorers_of, view_of
 
-from schemas.annotation import features_schema, motions_schema, text_bank_schema
+from schemas.annotation import text_bank_schema
 from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import chains_of, fit_takes, open_model_files
@@ -196,12 +196,6 @@ def test_a_bank_without_windows_of_a_horizon_leaves_the_fallback(tmp_path):
             assert ids == by[window, position, "no_traj"]
 
 
-def vector_table(ids, column, values, schema):
-    type_ = schema.field(column).type
-    flat = pa.array(values.numpy().ravel(), type_.value_type)
-    return pa.table({**ids, column: pa.FixedSizeListArray.from_arrays(flat, type_.list_size)})
-
-
 def held(data, files, scorers, lost=()) -> Memory:
     """Inputs of the evaluation, from the fixture's tensors; a lost segment has neither motion nor features."""
     take, label = (
@@ -210,8 +204,7 @@ def held(data, files, scorers, lost=()) -> Memory:
     )
     split = [SPLITS[s] for s in data.take_split.tolist()]
     kept = [i for i, id_ in enumerate(data.segment_ids) if id_ not in lost]
-    ids = {"segment_id": [data.segment_ids[i] for i in kept]}
-    said = {name: [value] * len(kept) for name, value in (("source", "aria"), ("frame", "camera"), ("scale", "metric"))}
+    names = [data.segment_ids[i] for i in kept]
     windows = [
         (w, data.take_ids[t], h, split[t], [data.segment_ids[i] for i in rows])
         for h, set_ in data.windows.items()
@@ -224,10 +217,10 @@ def held(data, files, scorers, lost=()) -> Memory:
         "segments": pa.table({"segment_id": data.segment_ids, "take_id": take, "label_id": label}),
         "windows": pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in windows]),
         "folds": pa.table({"take_id": list(fold), "fold": list(fold.values())}),
-        "motions": vector_table(ids | said, "motions", data.motions[kept], motions_schema()),
-        "features": vector_table(ids, "vector", data.features[kept, 0], features_schema(data.features.shape[2])),
-        "text_bank": vector_table(
-            {"label_id": data.label_ids}, "vector", data.bank, text_bank_schema(data.bank.shape[1])
+        "motions": head_motions(names, data.motions[kept].numpy()),
+        "features": features_table(names, data.features[kept, 0].numpy()),
+        "text_bank": with_vectors(
+            text_bank_schema(data.bank.shape[1]), data.bank.numpy(), label_id=list(data.label_ids), label="", encoder=""
         ),
     }
     models = {**files._asdict(), "scorers": scorers}

@@ -41,9 +41,7 @@ from trajpilot_core.training.fit_predictor import (
     PredictorTask,
     is_measured_with_goal,
     measurer,
-    new_predictor,
     predictor_task,
-    window_loss,
 )
 from trajpilot_core.training.scorer import decide
 from trajpilot_core.training.scorer_fit import (
@@ -311,23 +309,3 @@ def test_epochs_of_twins_that_anticipate_are_selected_without_the_goal(made, var
     assert torch.equal(answers(AHEAD, shown)[0], answers(AHEAD, strange)[0])
     assert not torch.equal(answers(TWINS, shown)[0], answers(TWINS, strange)[0])
     assert is_measured_with_goal(AHEAD, variant.removesuffix("_goal_dropout"))
-
-
-def test_a_masked_goal_is_a_target_where_it_is_kept_and_without_masks_nothing_changes(made):
-    data, files, _ = made
-    task = predictor_task(data, files.e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
-    model = new_predictor(task, PREDICTOR).eval()
-    own = task.fit[3][:1]
-    labels = task.labels.clone()
-    labels[own[:, -1]] = (labels[own[:, -1]] + 1) % len(task.bank)
-    alone, relabelled = (replace(task, fit={3: own}, labels=one) for one in (task.labels, labels))
-
-    def loss(of: PredictorTask, goal_dropout: float, target: str) -> float:
-        torch.manual_seed(1)
-        cfg = PREDICTOR.replace(goal_dropout=goal_dropout, masked_goal_target=target, trajectory_dropout=0.0)
-        return window_loss(model, of, cfg, "traj", 3, torch.arange(1)).item()
-
-    masked = 1 - 1e-9
-    assert loss(alone, masked, "dropped") == loss(relabelled, masked, "dropped")
-    assert loss(alone, masked, "kept") != loss(relabelled, masked, "kept")
-    assert loss(alone, 0.0, "kept") == loss(alone, 0.0, "dropped")

@@ -3,7 +3,7 @@
 And the linear discriminant that tells it how each label looks: Ledoit and Wolf's shrinkage by its definition."""
 
 import torch
-from planner_cases import posterior, scores_of_all
+from planners_fixture import posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -102,12 +102,6 @@ def test_transposed_moves_are_seen() -> None:
     assert (chain_marginals(turned, log[:, 0], log[:, -1], 4) - whole).abs().max() > 0.05
     labels = torch.arange(V).expand(3, 4, V)
     assert (kept_marginals(kept_chain(labels, log, kept_moves(turned, labels))) - whole).abs().max() > 0.05
-
-
-def test_sparse_moves_are_those_of_the_whole_table() -> None:
-    moves, state = moves_of(5), torch.rand(V, 6, generator=torch.Generator().manual_seed(1))
-    assert_close(moves.forth(state), dense(moves).T @ state)
-    assert_close(moves.back(state), dense(moves) @ state)
 
 
 def test_without_weight_every_step_stands_by_itself() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from planner_cases import dense, posterior, scores_of_all
+from planners_fixture import dense, posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -24,8 +24,8 @@ def counts(seed: int = 0) -> torch.Tensor:
     return torch.randint(0, 3, (LABELS, LABELS), generator=torch.Generator().manual_seed(seed)).float()
 
 
-def class_readout(weight: float = 1.5, allowed: torch.Tensor | None = None) -> ClassReadout:
-    return ClassReadout(smoothed_prior(counts(), 0.5), weight, 1.2, allowed)
+def class_readout(allowed: torch.Tensor | None = None) -> ClassReadout:
+    return ClassReadout(smoothed_prior(counts(), 0.5), 1.5, 1.2, allowed)
 
 
 def plans(n: int, seed: int = 1) -> torch.Tensor:
@@ -41,15 +41,6 @@ def test_class_scores_are_decoded_as_the_enumeration_of_all_sequences_says() -> 
         ordered = torch.zeros(HORIZON, LABELS).scatter(1, found.ids[row], found.scores[row])
         assert_close(ordered, posterior(sequences, scores, LABELS).float(), atol=1e-5, rtol=1e-4)
         assert torch.equal(found.decoded[row], sequences[scores.argmax()])
-
-
-def test_a_sequence_of_independent_steps_is_another_one_where_the_prior_weighs() -> None:
-    plan_BHV, take = plans(64), torch.zeros(64).long()
-    with_prior, without = (class_readout(weight).ranked(plan_BHV, take, 1).decoded for weight in (1.5, 0.0))
-    assert without is not None
-    assert torch.equal(without, plan_BHV.argmax(-1))
-    assert with_prior is not None
-    assert not torch.equal(with_prior, without)
 
 
 def test_a_label_that_the_scenario_forbids_is_never_answered_and_unknown_takes_may_answer_all() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from other_run import trained_root, whole
 from planning_fixture import model_files, planning_data
 from planning_world import Memory
 from pydantic import ValidationError
-from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, world
+from stored_world import SETTINGS, counts, options, run_world, stages_on
 
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
@@ -34,15 +35,13 @@ def with_twins(dropout: float | None = GOAL_DROPOUT, base: PipelineConfig = SETT
 
 @pytest.fixture(scope="module")
 def memory() -> Memory:
-    return world(SIZE)
+    return whole()
 
 
 @pytest.fixture(scope="module")
-def root(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root in which everything is trained, twins aside."""
-    root = tmp_path_factory.mktemp("without") / "root"
-    run_world(root, memory)
-    return root
+    return trained_root(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

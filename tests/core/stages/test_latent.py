@@ -3,8 +3,9 @@
 import pyarrow.compute as pc
 import pytest
 import torch
-from latent_fixture import CFG, SIZE, run_latents, small_world
-from planning_world import Memory
+from latent_fixture import CFG
+from planning_world import Memory, fit_tables, planning_world, run_stage
+from stored_world import SIZE
 
 from deployments.recipes import recipe
 from schemas.config import PipelineConfig, RunOptions
@@ -12,6 +13,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import SPLITS, load_planning_data, rows_of_takes
 from trajpilot_core.engine.key import resolve_config
+from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
@@ -20,13 +22,15 @@ from trajpilot_core.evaluation.predictions import SCHEMA
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows
 from trajpilot_core.retrieval.bank import fit_end_keys, neighbour_bank
-from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
+from trajpilot_core.stages import EVERY_STAGE, STAGES, latent, stages_of
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Memory:
-    memory = small_world()
-    run_latents(memory, tmp_path_factory.mktemp("latents"))
+    memory, folder = planning_world(SIZE), tmp_path_factory.mktemp("latents")
+    fit_tables(memory, ["egoexo4d:0000"])
+    run_stage(latent.STAGE, CFG, memory, folder)
+    latent.PLANS.run(Work(memory, CFG, (), memory, Runtime("", "cpu", 1, folder)))  # type: ignore[arg-type]
     return memory
 
 

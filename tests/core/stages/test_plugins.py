@@ -1,10 +1,13 @@
 """Plugins are loaded by name: one of each kind runs, enters keys with its version, and is missed by name when gone."""
 
+import importlib
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +15,6 @@ import pyarrow.compute as pc
 import pytest
 from checkout import CHECKOUT
 from egoexo_fixture import pretend_probe, write
-from plugins_fixture import MODULES, PACKAGE, installed, made_up, pip_install
 from synthetic_corpus import SKILL, corpus, predictions
 from synthetic_results import built, report_inputs
 from test_features import features, plain, root, vectors, whole
@@ -45,6 +47,8 @@ from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
 
 __all__ = ["root"]
+PACKAGE, MODULES = CHECKOUT / "tests" / "fixtures" / "plugin_package", "trajpilot_toys"
+OFFLINE = ("--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check")
 FROM = "@trajpilot-toys==1.0"
 TAKES = ("a", "b", "c", "d")
 LINES = [
@@ -62,9 +66,41 @@ ROWS = CompletedEvaluation(
 )
 
 
+def made_up(site: Path, name: str, version: str, entry: str, code: str) -> Path:
+    """Write what an installation leaves: a module `<name>_plugin`, and metadata with one entry point `GROUP: NAME`."""
+    group, _, plugin = entry.partition(": ")
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{plugin} = {name}_plugin:SPEC\n")
+    (site / f"{name}_plugin.py").write_text(code)
+    return site
+
+
+@contextmanager
+def installed(*sites: Path) -> Iterator[None]:
+    """Put folders of installed packages on the path for a block, and forget what was imported from them."""
+    paths = [str(site) for site in sites]
+    sys.path[:0] = paths
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        for path in paths:
+            sys.path.remove(path)
+        for name in [name for name in sys.modules if name.partition(".")[0] == MODULES or name.endswith("_plugin")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pip_install(tmp_path_factory.mktemp("plugins"))
+    """The toy package, installed with pip from a copy, without a network."""
+    folder = tmp_path_factory.mktemp("plugins")
+    shutil.copytree(PACKAGE, folder / "source")
+    command = [sys.executable, "-m", "pip", "install", *OFFLINE, "--target", str(folder / "site")]
+    subprocess.run([*command, str(folder / "source")], check=True, timeout=120)
+    return folder / "site"
 
 
 @pytest.fixture

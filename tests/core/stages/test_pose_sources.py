@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from planning_world import Memory, WorldSize, planning_world, run_stage
+from planning_world import Memory, WorldSize, head_motions, planning_world, run_stage
 from pydantic import ValidationError
 
-from schemas.annotation import SIMULATED, motions_schema
+from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, VideoMotionsConfig
 from schemas.results import Judgement
@@ -53,10 +53,8 @@ def from_video(memory: Memory, change: object) -> pa.Table:
     """The same head motions as another source gives them."""
     own = memory.table("motions")
     motions = np.array(own["motions"].to_pylist(), dtype=np.float32).reshape(-1, 16, 6)
-    flat = pa.array(change(motions).astype(np.float32).ravel())  # type: ignore[operator]
-    columns = {name: own[name] for name in own.column_names}
-    columns |= {"source": ["odometry"] * len(own), "scale": ["arbitrary"] * len(own)}
-    return pa.table({**columns, "motions": pa.FixedSizeListArray.from_arrays(flat, 96)}, schema=motions_schema())
+    changed = change(motions)  # type: ignore[operator]
+    return head_motions(own["segment_id"].to_pylist(), changed, source="odometry", scale="arbitrary")
 
 
 def turned(motions: np.ndarray) -> np.ndarray:
@@ -177,7 +175,7 @@ def test_rows_use_the_segments_that_both_sources_have_and_without_any_nothing_is
     memory = Memory({**world.tables, "video_motions": whole.filter(pa.array(untested))}, world.entries)
     with pytest.raises(InputError, match="no test window has motions from both sources"):
         run_stage(EVERY_STAGE["pose_sources"], CFG, memory, tmp_path)
-    assert memory.trained == []
+    assert memory.trained == {}
 
 
 def pose_bytes(memory: Memory) -> dict[str, object]:

@@ -30,7 +30,6 @@ from trajpilot_core.training.fit_predictor import (
     variant_latents,
     window_loss,
 )
-from trajpilot_core.training.loop import seeded
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
@@ -130,7 +129,7 @@ def test_fold_chains_have_models_of_their_own_and_two_processes_give_the_bytes_o
     assert files.seeds == (3,)
 
 
-def test_a_masked_goal_is_neither_input_nor_target_of_the_loss() -> None:
+def test_a_masked_goal_is_neither_input_nor_target_of_the_loss_unless_it_is_kept_as_target() -> None:
     data = planning_data()
     task = predictor_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
     seen = CFG.replace(trajectory_dropout=0.0)
@@ -145,8 +144,11 @@ def test_a_masked_goal_is_neither_input_nor_target_of_the_loss() -> None:
         changed = getattr(task, name).clone()
         changed[goal] = (changed[goal] + 1) % len(task.bank) if name == "labels" else 1 - changed[goal]
         other = replace(task, **{name: changed})
+        as_target, seen_target = (cfg.replace(masked_goal_target="kept") for cfg in (masked, seen))
         assert loss(task, masked) == loss(other, masked), name
         assert loss(task, seen) != loss(other, seen), name
+        assert (loss(task, as_target) != loss(other, as_target)) == (name == "labels"), name
+        assert loss(other, seen_target) == loss(other, seen), "without masks nothing changes"
 
 
 def test_a_variant_sees_exactly_its_trajectories_and_dropout_drops_whole_samples_at_its_rate() -> None:
@@ -192,21 +194,10 @@ def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained()
         predictor_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
 
 
-def small_task(n_dev: int) -> PredictorTask:
-    """A task of random tensors with so many dev windows of three and of five segments, half each."""
-    generator = torch.Generator().manual_seed(0)
-    bank = torch.nn.functional.normalize(torch.randn(40, 16, generator=generator), dim=-1)
-    labels = torch.randint(40, (300,), generator=generator)
-    dev = {h: torch.randint(300, (n_dev // 2, h), generator=generator) for h in (3, 5)}
-    features = torch.randn(300, 1, 24, generator=generator).half()
-    latents = torch.randn(300, 16, generator=generator)
-    return PredictorTask(features, latents, labels, bank, torch.arange(300), dev, dev, 5)
-
-
 def test_memory_that_runs_out_in_the_dev_measure_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, forward = small_task(24), CausalPredictor.forward
-    with seeded(0):
-        model = new_predictor(task, CFG).eval()
+    data = planning_data()  # with 15 and 12 dev windows of its horizons
+    task = predictor_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
+    forward, model = CausalPredictor.forward, new_predictor(task, CFG).eval()
     monkeypatch.setattr(dev_scores, "ROWS_PER_CALL", 6)
     with torch.no_grad():
         expected = measurer(model, task, "traj")()
@@ -224,5 +215,5 @@ def test_memory_that_runs_out_in_the_dev_measure_changes_no_score(monkeypatch: p
         monkeypatch.setattr(CausalPredictor, "forward", planted)
         with torch.no_grad():
             assert measurer(model, task, "traj")() == expected
-        assert sum(sizes) == 24 + 6, "the parts before it are not done again"
-        assert 3 in sizes
+        assert sum(sizes) == 15 + 12 + 6, "the parts before it are not done again"
+        assert sizes.count(3) > 1

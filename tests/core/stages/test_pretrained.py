@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from other_run import (
     NEW,
     THERE,
@@ -26,15 +27,19 @@ from planning_world import Memory
 from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, world
 
 from schemas.config import PipelineConfig
+from schemas.training import PredictorConfig
 from trajpilot_core.data.chains import alignment_config
 from trajpilot_core.data.cross_fitting import CAPTURES, ELSEWHERE, draw_folds, noted_fitted, twin_of
+from trajpilot_core.data.other_runs import OtherOutput
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import InputError
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 from trajpilot_core.stages import STAGES, pretrained
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
+from trajpilot_core.training.fit_predictor import start_weights
 
 N_E_TAU, N_PREDICTORS = 3, 7
 TRAINED = {"alignment": (0, N_E_TAU), "predictor": (0, N_PREDICTORS)}
@@ -278,3 +283,32 @@ def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
     with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 'gs'; allowed are file"):
         run_world(root, whole(), away_too, until="alignment")
+
+
+def built(cfg: PredictorConfig, width: int = 32, classes: int = 0) -> CausalPredictor:
+    return CausalPredictor(cfg, PredictorShape(width, 1, 32, 4, classes=classes))
+
+
+def test_only_a_class_head_may_be_absent_there_and_what_no_shape_shows_is_compared(
+    other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = started(other).predictor
+    model = built(cfg, classes=5)
+    assert model.class_head is not None
+    before = model.class_head.weight.clone()
+    assert start_weights(model, cfg, "final/s0/traj")
+    assert torch.equal(model.class_head.weight, before)
+    model.register_buffer("more", torch.zeros(1))
+    with pytest.raises(InputError, match=r"(?s)does not fit .*Missing key\(s\) in state_dict: \"more\""):
+        start_weights(model, cfg, "final/s0/traj")
+    named = r"(?s)^predictor.pretrained: final/s0/traj of .*feature_mean: .*\[32\].*\[48\]"
+    with pytest.raises(InputError, match=named):
+        start_weights(built(cfg, 48), cfg, "final/s0/traj")
+    for name, value in (("heads", 4), ("standardise", False)):
+        changed = cfg.replace(**{name: value})
+        with pytest.raises(InputError, match=f"predictor.{name} is {value} here and {getattr(cfg, name)} there"):
+            start_weights(built(changed), changed, "final/s0/traj")
+    newer = Models({"config": '{"of_tomorrow": 1}'}, (), lambda key: {})
+    monkeypatch.setattr(OtherOutput, "models", lambda self, entry: newer)
+    with pytest.raises(InputError, match="another version of this project wrote the settings"):
+        start_weights(built(cfg), cfg, "final/s0/traj")

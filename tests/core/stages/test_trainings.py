@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from other_run import model_digests
+from other_run import model_digests, trained_root, whole
 from planning_world import Memory
-from stored_world import SETTINGS, TRAIN, TRAININGS, counts, options, run_world, stages_on, world
+from stored_world import SETTINGS, TRAIN, TRAININGS, counts, options, run_world, stages_on
 
 from schemas.config import PipelineConfig
 from trajpilot_core.data.cross_fitting import Contributions
@@ -36,14 +36,12 @@ NONE = {name: (computed, 0) for name, (_, computed) in ALL.items()}
 
 @pytest.fixture(scope="module")
 def memory() -> Memory:
-    return world()
+    return whole()
 
 
 @pytest.fixture(scope="module")
-def base(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("base") / "root"
-    assert counts(run_world(root, memory)) == ALL
-    return root
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_root(tmp_path_factory)
 
 
 @pytest.fixture

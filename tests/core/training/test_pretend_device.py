@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, on_cpu, planning_data
+from planning_fixture import SCORER, TRAIN, model_files, on_cpu, planning_data
 from pretend_device import DeviceTensor, MixedDevicesError, pretend_cuda
 from torch import Tensor, nn
 from torch.testing import assert_close
+from trainings_fixture import E_TAU, PREDICTOR, memory_task, segment_task
 
-from schemas.training import PredictorConfig
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models import predictor as predictor_model
 from trajpilot_core.training import fit_alignment, fit_predictor, jobs, scorer_fit
@@ -52,33 +52,22 @@ def job(device: str, variant: str, config: str) -> TrainingJob:
     return TrainingJob(f"final/{variant}", 0, variant, Path(), Path(), Path(), config, device)
 
 
-DATA = planning_data(World(labels=40))
+def given(tensors: dict[str, Tensor], device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a training read these tensors from its device."""
+    there = {name: value.to(device) for name, value in tensors.items()}
+    monkeypatch.setattr(jobs, "job_tensors", lambda job: there)
 
 
 def alignment(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = torch.arange(len(DATA.labels))
-    given = {"motions": DATA.motions, "labels": DATA.labels, "bank": DATA.bank, "fit": rows[:70], "dev": rows[70:90]}
-    tensors = {name: value.to(device) for name, value in given.items()}
-    monkeypatch.setattr(jobs, "job_tensors", lambda job: tensors)
-    cfg = ALIGNMENT.replace(train=EPOCHS, dropout=0.1)
+    given(segment_task(70, 20, is_clear=True), device, monkeypatch)
+    cfg = E_TAU.replace(train=EPOCHS, dropout=0.1)
     fit_alignment.FIT(job(device, "e_tau", cfg.model_dump_json()), no_progress)
 
 
 def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj", goal_dropout: float = 0.0) -> None:
-    task = fit_predictor.PredictorTask(
-        features=DATA.features,
-        latents=nn.functional.normalize(DATA.motions.flatten(1)[:, :16], dim=1),
-        labels=DATA.labels,
-        bank=DATA.bank,
-        fit_rows=torch.arange(70),
-        fit={h: w.segments[w.split == 0] for h, w in DATA.windows.items()},
-        dev={h: w.segments[w.split == 1] for h, w in DATA.windows.items()},
-        max_horizon=4,
-    )
-    shared, own = task.tensors()
-    tensors = {name: value.to(device) for name, value in (shared | own).items()}
-    monkeypatch.setattr(jobs, "job_tensors", lambda job: tensors)
-    cfg: PredictorConfig = PREDICTOR.replace(train=EPOCHS, dropout=0.1, goal_dropout=goal_dropout)
+    shared, own = memory_task().tensors()
+    given(shared | own, device, monkeypatch)
+    cfg = PREDICTOR.replace(train=EPOCHS, dropout=0.1, goal_dropout=goal_dropout)
     fit_predictor.FIT(job(device, variant, cfg.model_dump_json()), no_progress)
 
 

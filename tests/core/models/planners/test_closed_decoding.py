@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from checkout import DATA, OUTSIDE
+from checkout import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_cases import VITERBI_PATHS as CASES
-from planner_cases import decoding_inputs as inputs
-from planner_cases import dense, posterior, scores_of_all
+from planners_fixture import VITERBI_PATHS as CASES
+from planners_fixture import decoding_inputs as inputs
+from planners_fixture import dense, posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -26,8 +26,6 @@ from trajpilot_core.models.planners.decoding import (
     smoothed_prior,
     viterbi,
 )
-
-GOLDEN = OUTSIDE / "data" / "golden_metrics.json"
 
 
 class Case(NamedTuple):

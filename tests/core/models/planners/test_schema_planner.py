@@ -5,16 +5,21 @@ The last test is of the state encoder that ViterbiPlanNet shares."""
 import pytest
 import torch
 from formula import filled
-from planner_cases import SCHEMA_CASES, SHAPE, WINDOWS, batch, query, schema
 from planners_fixture import (
     KEYSTEP,
+    SCHEMA_CASES,
+    SHAPE,
     SMALL,
+    WINDOWS,
+    batch,
     check_close,
     check_loss,
     golden,
     parameters,
+    query,
     random_windows,
     recorded,
+    schema,
     share_memorised,
 )
 from torch import Tensor, nn
