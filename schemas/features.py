@@ -158,9 +158,7 @@ class TextConfig(Record):
     encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
     """bag_of_words is the demo's offline projection; `plugin:NAME`: of an installed package (docs/plugins.md)."""
     model: Place | None = None
-    """egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id."""
-    revision: str | None = None
-    """Pinned commit of a hub model."""
+    """Folder: of EgoVLPv2.pth and the RoBERTa tokenizer; of a model of transformers."""
     embedding: Literal["cls", "mean", "last", "projected"] = "cls"
     """Which sentence vector (D 22): state of the first token, mean over the tokens, state of the last token (decoders),
     or EgoVLPv2's projection of the first."""
