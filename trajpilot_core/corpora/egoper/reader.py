@@ -34,7 +34,6 @@ from trajpilot_core.corpora.formats.strict import shown
 from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TEST_TAKES, TRAIN_SEGMENTS, TRAIN_TAKES
-from trajpilot_core.corpora.released import EGOPER_I3D
 from trajpilot_core.corpora.spec import CorpusSpec, Download
 from trajpilot_core.store.corpus_files import Corpus
 
@@ -199,5 +198,4 @@ EGOPER = CorpusSpec(
         "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",
     ),
     layout="egoper",
-    released=(EGOPER_I3D,),
 )

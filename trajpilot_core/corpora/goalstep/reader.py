@@ -34,7 +34,6 @@ from trajpilot_core.corpora.goalstep.files import (
 from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
-from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
 from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus
@@ -303,5 +302,4 @@ GOALSTEP = CorpusSpec(
         access=f"sign the licence at https://ego4d.dev/request/ego4d (two days), {EGO4D_KEYS}",
     ),
     layout="goalstep",
-    released=(OMNIVORE_VIDEO_SWINL,),
 )
