@@ -118,45 +118,24 @@ class Details(Record):
     annotated_start_s: float | None = None
     """The segment as annotated; `Segment` has the interval that models see."""
     annotated_end_s: float | None = None
-    description: str | None = None
-    """Free text next to the label."""
-    is_leaf: bool | None = None
-    """Keystep: the step is a leaf of the taxonomy."""
-    is_essential: bool | None = None
-    goal: str | None = None
-    goal_category: str | None = None
-    is_continued: bool | None = None
-    is_procedural: bool | None = None
-    relevance: str | None = None
-    """GoalStep: essential, optional, irrelevant or unsure."""
     error_type: str | None = None
     """EgoPER: Normal, or the kind of error."""
-    error_description: str | None = None
-    verb: str | None = None
     verb_class: int | None = None
-    noun: str | None = None
     noun_class: int | None = None
-    narration_s: float | None = None
-    """EPIC-KITCHENS: when it was narrated."""
-    observed_start_s: float | None = None
-    """EPIC-KITCHENS: interval that may be seen before the action; it ends before `annotated_start_s`."""
     observed_end_s: float | None = None
+    """EPIC-KITCHENS: end of what may be seen before the action, before `annotated_start_s`."""
     is_unseen: bool | None = None
     """EPIC-KITCHENS: the participant is in no training video."""
     is_tail_verb: bool | None = None
     is_tail_noun: bool | None = None
-    is_tail_action: bool | None = None
     event: str | None = None
     """Basketball: the shot that the segment belongs to."""
     role: str | None = None
     """Basketball: context (before the shot) or shot."""
-    attempt: str | None = None
-    """Basketball: kind of the attempt."""
     outcome: str | None = None
     """Basketball: made or missed."""
     evidence: str | None = None
     """Basketball: the text that shows the outcome."""
-    evidence_s: float | None = None
 
 
 class SegmentDetails(Details):

@@ -64,14 +64,9 @@ def n_parameters(model: str, release: Release) -> int:
 
 
 VjepaModel = Literal["vit_base", "vit_large", "vit_huge", "vit_giant", "vit_gigantic", "tiny"]
-ReleasedName = Literal["omnivore_video", "omnivore_video_swinl", "egoper_i3d", "epic_slowfast"]
+ReleasedName = Literal["omnivore_video", "epic_slowfast"]
 """Sets of released features that have a reader (trajpilot_core/corpora/released.py)."""
-RELEASED_WIDTHS: Mapping[ReleasedName, int] = {
-    "omnivore_video": 1536,
-    "omnivore_video_swinl": 1536,
-    "egoper_i3d": 2048,
-    "epic_slowfast": 2304,
-}
+RELEASED_WIDTHS: Mapping[ReleasedName, int] = {"omnivore_video": 1536, "epic_slowfast": 2304}
 """Set -> width of a row. Source: docs/decisions/released-features.md."""
 TRAINED_ON_LABELS: Mapping[ReleasedName, str] = {
     "epic_slowfast": "their network was trained on the action labels that are predicted here: to be reported apart",
@@ -158,9 +153,7 @@ class TextConfig(Record):
     encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
     """bag_of_words is the demo's offline projection; `plugin:NAME`: of an installed package (docs/plugins.md)."""
     model: Place | None = None
-    """egovlpv2: folder with EgoVLPv2.pth and the RoBERTa tokenizer; transformers: folder or hub id."""
-    revision: str | None = None
-    """Pinned commit of a hub model."""
+    """Folder: of EgoVLPv2.pth and the RoBERTa tokenizer; of a model of transformers."""
     embedding: Literal["cls", "mean", "last", "projected"] = "cls"
     """Which sentence vector (D 22): state of the first token, mean over the tokens, state of the last token (decoders),
     or EgoVLPv2's projection of the first."""

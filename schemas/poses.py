@@ -51,9 +51,7 @@ class Pi3Config(Record):
     model: Literal["pi3", "pi3x"] = "pi3"
     """The paper has PI3 without a version; pi3x gives nearly metric scale."""
     weights: Place | None = None
-    """Folder with model.safetensors, or that file; None: the hub's weights of the model."""
-    revision: str | None = None
-    """Pinned commit of the hub's weights."""
+    """Folder with model.safetensors, or that file."""
     weights_sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     """Expected digest of model.safetensors."""
     pixel_limit: int = Field(255_000, ge=14 * 14)

@@ -142,5 +142,5 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
     (tmp_path / "data" / "features" / "x_aria01_rgb.pt").touch()
     assert {one.verdict for one in preflight(laptop(), run, ["features"])} == {"ok"}
     other = laptop().replace(ingest=laptop().ingest.replace(corpus="goalstep"))
-    with pytest.raises(InputError, match="omnivore_video, expected read of Ego4D GoalStep: omnivore_video_swinl"):
+    with pytest.raises(InputError, match="omnivore_video, expected read of Ego4D GoalStep: none"):
         require_outside(other, run, ["features"])

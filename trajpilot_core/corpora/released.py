@@ -27,8 +27,6 @@ class RowClock:
     """Frames from one row to the next."""
     ends_with_video: bool = True
     """Whether an additional row, moved back to end with the video, covers the frames that the stride leaves."""
-    looks_back: bool = False
-    """Whether a row ends with its frame and covers the frames before it, fewer than a window at the start."""
 
     def n_frames(self, duration_s: float) -> int:
         """Return how many canonical frames a video has."""
@@ -36,8 +34,6 @@ class RowClock:
 
     def n_rows(self, n_frames: int) -> int:
         """Return the number of rows of a video with that many frames."""
-        if self.looks_back:
-            return -(-n_frames // self.stride)
         left = n_frames - self.window
         return 1 if left < 0 else left // self.stride + 1 + (self.ends_with_video and left % self.stride != 0)
 
@@ -49,8 +45,6 @@ class RowClock:
         window starts where the stride puts it.
         """
         start = np.arange(n_rows, dtype=np.float64) * self.stride
-        if self.looks_back:
-            return np.stack([np.maximum(start + 1 - self.window, 0), start + 1], axis=1) / self.rate_hz
         if self.ends_with_video and n_rows == self.n_rows(n_frames):
             start[-1] = max(0, n_frames - self.window)
         end = start + (min(self.window, n_frames) if n_rows == 1 else self.window)
@@ -70,8 +64,8 @@ class ReleasedFeatures:
 
     name: ReleasedName
     clock: RowClock
-    files: Callable[[Take], tuple[str, ...]]
-    """Possible paths of a take's file under the corpus root; the first that exists is read."""
+    stem: Callable[[Take], str]
+    """Name of a take's file, without its suffix."""
     folders: tuple[str, ...]
     """Folders under the corpus root that may contain files of the set."""
     suffix: str
@@ -84,10 +78,9 @@ class ReleasedFeatures:
         """Numbers per row."""
         return RELEASED_WIDTHS[self.name]
 
-
-def in_folders(folders: tuple[str, ...], ending: str, stem: Callable[[Take], str]) -> Callable[[Take], tuple[str, ...]]:
-    """Return a function from a take to its possible paths: the same file name in each of the folders."""
-    return lambda take: tuple(f"{folder}/{stem(take)}{ending}" for folder in folders)
+    def files(self, take: Take) -> tuple[str, ...]:
+        """Return the possible paths of a take's file under the corpus root; the first that exists is read."""
+        return tuple(f"{folder}/{self.stem(take)}{self.suffix}" for folder in self.folders)
 
 
 EGOEXO4D_FOLDERS = ("features/omnivore_video", "features")
@@ -98,35 +91,10 @@ HEAD_CAMERA = "_rgb.pt"
 OMNIVORE_VIDEO = ReleasedFeatures(
     "omnivore_video",
     RowClock(),
-    in_folders(
-        EGOEXO4D_FOLDERS, HEAD_CAMERA, lambda take: f"{take.take_id.partition(':')[2]}_{take.camera.rpartition('_')[0]}"
-    ),
+    lambda take: f"{take.take_id.partition(':')[2]}_{take.camera.rpartition('_')[0]}",
     EGOEXO4D_FOLDERS,
     HEAD_CAMERA,
     "egoexo -o ROOT --parts features/omnivore_video",
-)
-EGO4D_FOLDERS = ("v2/omnivore_video_swinl", "v2_1/omnivore_video_swinl", "omnivore_video_swinl")
-"""Each video of a group has its own file. Source: EGO4D/docs@fb273bf, `docs/data/features.md`."""
-OMNIVORE_VIDEO_SWINL = ReleasedFeatures(
-    "omnivore_video_swinl",
-    RowClock(),
-    in_folders(EGO4D_FOLDERS, ".pt", lambda take: take.name),
-    EGO4D_FOLDERS,
-    ".pt",
-    "ego4d --output_directory ROOT --datasets omnivore_video_swinl --benchmarks goalstep",
-)
-EGOPER_TASKS = ("tea", "oatmeal", "pinwheels", "quesadilla", "coffee")
-EGOPER_FEATURES = "features_10fps"
-
-
-"""Folder next to that of a task's videos. Source: EgoPER_official@e87141b, `libs/datasets/egoper.py`."""
-EGOPER_I3D = ReleasedFeatures(
-    "egoper_i3d",
-    RowClock(rate_hz=10.0, window=64, stride=1, looks_back=True),
-    lambda take: (f"{take.video.rpartition('/')[0].rpartition('/')[0]}/{EGOPER_FEATURES}/{take.name}.npy",),
-    tuple(f"{task}/{EGOPER_FEATURES}" for name in EGOPER_TASKS for task in (name, name.capitalize())),
-    ".npy",
-    "ask the authors of EgoPER for them, and unpack them to ROOT/<task>/features_10fps",
 )
 NPZ_KEY = "feats"
 """Key of the array in its files."""
@@ -135,12 +103,10 @@ EPIC_FOLDERS = ("epic_kitchens/features", "features")
 EPIC_SLOWFAST = ReleasedFeatures(
     "epic_slowfast",
     RowClock(ends_with_video=False),
-    in_folders(EPIC_FOLDERS, ".npz", lambda take: take.name),
+    lambda take: take.name,
     EPIC_FOLDERS,
     ".npz",
     "unpack epic_kitchens.tar.gz of github.com/happyharrycn/actionformer_release in ROOT",
 )
-RELEASED: Mapping[str, ReleasedFeatures] = {
-    released.name: released for released in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D, EPIC_SLOWFAST)
-}
+RELEASED: Mapping[str, ReleasedFeatures] = {released.name: released for released in (OMNIVORE_VIDEO, EPIC_SLOWFAST)}
 """FeatureConfig.released -> the set."""

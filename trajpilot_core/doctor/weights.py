@@ -19,7 +19,7 @@ from schemas.poses import Pi3Config
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.doctor.checks import HealthFinding
-from trajpilot_core.encoders.text.base import is_local, model_folder
+from trajpilot_core.encoders.text.base import model_folder
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
 from trajpilot_core.engine.key import resolve_config
@@ -90,15 +90,13 @@ def check_released(config: PipelineConfig, data_root: str) -> list[HealthFinding
 
 
 def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
-    """Check for the package pi3 and its weights; a hub is not queried."""
+    """Check for the package pi3 and its weights."""
     instead = "or choose trajectories.source=odometry"
     findings = []
     if importlib.util.find_spec("pi3") is None:
         findings.append(HealthFinding("package pi3", "installed", "not installed", "bad", f"{INSTALL}, {instead}"))
     what, expected = "weights of trajectories", cfg.model
     path, hub = local_weights(cfg), HUBS[cfg.model]
-    if path is None and cfg.revision is not None:
-        return [*findings, HealthFinding(what, expected, f"{hub} at {cfg.revision}: not checked before a run", "note")]
     if path is None:
         todo = f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub} (docs/models.md), {instead}"
         return [*findings, HealthFinding(what, expected, "not set", "bad", todo)]
@@ -144,11 +142,9 @@ def _whole(what: str, expected: str, path: Path, sha256: str | None, setting: st
 
 
 def check_text_weights(cfg: TextConfig) -> HealthFinding:
-    """Check the text encoder's folder; a hub is not queried."""
+    """Check the text encoder's folder."""
     spec = text_encoder_spec(cfg)
     what, expected = "weights of text_bank", spec.name
-    if spec.on_hub and cfg.model is not None and not is_local(cfg):
-        return HealthFinding(what, expected, f"{cfg.model} at {cfg.revision}: not checked before a run", "note")
     try:
         folder = model_folder(cfg)
         weights = spec.weights(folder)

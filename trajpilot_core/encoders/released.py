@@ -41,7 +41,7 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
     """Return the (N, D) rows of a file; also accepts (N, 1, D), which the extractor writes at batch 1.
 
     Args:
-        content: content of a file by `torch.save`, or of a `.npy` or `.npz` file; no code in it is run.
+        content: content of a file by `torch.save`, or of a `.npz` file; no code in it is run.
         path: its path, for messages.
         width: D of the set.
 
@@ -66,16 +66,15 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
 
 def _loaded(content: bytes, path: str) -> object:
     """Return the content of a file: with weights_only and allow_pickle=False none of its code is run."""
-    if not path.endswith((".npy", ".npz")):
+    if not path.endswith(".npz"):
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    if path.endswith(".npz"):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            sizes = {member.filename: member.file_size for member in archive.infolist()}
-            size = sizes.get(f"{NPZ_KEY}.npy")
-            if size is None or size > LARGEST:  # before it is unpacked
-                names = ", ".join(sorted(sizes)[:5]) or "nothing"
-                raise ValueError(f"contains {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
-            content = archive.read(f"{NPZ_KEY}.npy")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        size = sizes.get(f"{NPZ_KEY}.npy")
+        if size is None or size > LARGEST:  # before it is unpacked
+            names = ", ".join(sorted(sizes)[:5]) or "nothing"
+            raise ValueError(f"contains {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
+        content = archive.read(f"{NPZ_KEY}.npy")
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise ValueError(f"contains {getattr(array, 'dtype', type(array).__name__)}, expected an array of floats")

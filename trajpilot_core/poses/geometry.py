@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array
 
 UPRIGHT_FROM_RAW = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
@@ -35,6 +36,13 @@ class Poses(NamedTuple):
     """(N, 4) unit quaternions."""
     t_m: Array
     """(N, 3) translations, metres."""
+
+
+class PoseFault(NamedTuple):
+    """Why a clip or segment has no poses."""
+
+    code: RejectCode
+    detail: str
 
 
 def compose(a: Poses, b: Poses) -> Poses:

@@ -13,7 +13,7 @@ from av.video.frame import VideoFrame
 
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError
-from trajpilot_core.video.pyav_backend import DecodedFrame, PyavReader, Shape, turn
+from trajpilot_core.video.pyav_backend import DecodedFrame, PyavReader, Shape, turn_deg
 from trajpilot_core.video.table import VideoError
 
 CHUNK = 16
@@ -34,7 +34,7 @@ class DecordReader(PyavReader):
         super().__init__(path, shape)
         self._error: type[Exception] = decord.DECORDError
         try:
-            self._refuse_mirrored()
+            self._refuse_turned()
             self._video = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
             self._refuse_shifted()
         except (self._error, FFmpegError, RuntimeError) as error:
@@ -62,14 +62,12 @@ class DecordReader(PyavReader):
                 else:
                     yield pts, self._picture(VideoFrame.from_ndarray(picture, format="rgb24"), size_px)
 
-    def _refuse_mirrored(self) -> None:
-        """Refuse a file that is stored mirrored: decord rotates pictures but does not mirror them."""
+    def _refuse_turned(self) -> None:
+        """Refuse a file whose pictures are not turned by quarters, as `PyavReader` does: decord applies any matrix."""
         self.container.seek(0)
         first = next(self.container.decode(self.stream), None)
-        if first is not None and turn(first)[1]:
-            raise VideoError(
-                RejectCode.FRAME_MISMATCH, f"{self.path} is stored mirrored; use --set features.backend=pyav"
-            )
+        if first is not None:
+            turn_deg(first)
 
     def _refuse_shifted(self) -> None:
         """Refuse a file with frames that decord counts and nobody sees, or shows in another order."""

@@ -3,7 +3,6 @@
 Reasons and measurements: docs/decisions/video-backend.md.
 """
 
-import math
 import struct
 from bisect import bisect_right
 from collections import deque
@@ -26,8 +25,10 @@ Shape = Callable[[Image, int], Image]
 """Upright RGB picture (H, W, 3), side S -> (S, S, 3)."""
 NOTHING = -(1 << 63)
 """Before every presentation time."""
-MAX_TILT_DEG = 1.0
-"""Tolerance for quarter turns; other display matrices are refused."""
+QUARTER_TURNS_DEG = {(1, 0, 0, 1): 0, (0, -1, 1, 0): 90, (-1, 0, 0, -1): 180, (0, 1, -1, 0): 270}
+"""Display matrix -> degrees counter-clockwise that make a stored picture upright; others are refused."""
+ROUNDING = 0.02
+"""Of the entries of a display matrix, as of a turn that is a degree off."""
 
 
 class PyavReader:
@@ -35,7 +36,7 @@ class PyavReader:
 
     def __init__(self, path: str, shape: Shape | None = None) -> None:
         self.path, self.shape = path, shape
-        self.rotation_deg, self._is_mirrored = 0, False
+        self.rotation_deg = 0
         self._matrix_deg: float | None = None
         """Rotation of the frame whose matrix was read last; reading it makes a cycle that keeps the frame in memory."""
         self.container, self.stream = open_video(path)
@@ -190,7 +191,7 @@ class PyavReader:
         With a `shape` the picture is converted to RGB and turned upright first.
         """
         if frame.rotation != self._matrix_deg:
-            self.rotation_deg, self._is_mirrored = turn(frame)
+            self.rotation_deg = turn_deg(frame)
             self._matrix_deg = frame.rotation
         if self.shape is not None:
             return self.shape(self._upright(np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)), size_px)
@@ -201,33 +202,28 @@ class PyavReader:
         return self._upright(np.asarray(small.to_ndarray(), np.uint8))
 
     def _upright(self, image: Image) -> Image:
-        """Rotate and mirror a picture according to its frame."""
-        return np.ascontiguousarray(np.rot90(image[:, ::-1] if self._is_mirrored else image, self.rotation_deg // 90))
+        """Turn a picture according to its frame."""
+        return np.ascontiguousarray(np.rot90(image, self.rotation_deg // 90))
 
     def _bad(self, code: RejectCode, pts: int, why: str) -> VideoError:
         """Return the fault of one frame."""
         return VideoError(code, f"{self.path}: frame at {self.table.time_s(pts):.3f} s: {why}")
 
 
-def turn(frame: VideoFrame) -> tuple[int, bool]:
-    """Return how to make a stored picture upright: (degrees counter-clockwise, mirrored left to right before).
+def turn_deg(frame: VideoFrame) -> int:
+    """Return the degrees counter-clockwise that make a stored picture upright: 0, 90, 180 or 270.
 
     Raises:
-        VideoError: the display matrix is not a quarter turn.
+        VideoError: the display matrix is not a quarter turn, for example because the picture is stored mirrored.
     """
     matrix = frame.side_data.get(SideDataType.DISPLAYMATRIX)  # type: ignore[call-overload]
     if matrix is None:
-        return 0, False
+        return 0
     a, b, _, c, d = (value / 65536 for value in struct.unpack("=5i", bytes(matrix)[:20]))
-    is_mirrored = a * d - b * c < 0
-    if is_mirrored:
-        a, b = -a, -b
-    angle_deg = -math.degrees(math.atan2(b, a))
-    skew_deg = math.degrees(math.atan2(a * c + b * d, a * d - b * c))
-    off_deg = max(abs(angle_deg - 90 * round(angle_deg / 90)), abs(skew_deg))
-    if off_deg > MAX_TILT_DEG or a * d == b * c:
+    turned = QUARTER_TURNS_DEG.get((round(a), round(b), round(c), round(d)))
+    if turned is None or max(abs(value - round(value)) for value in (a, b, c, d)) > ROUNDING:
         raise VideoError(
             RejectCode.DECODE_FAILED,
             f"the display matrix {a:g} {b:g} {c:g} {d:g} is not a quarter turn; encode the video again",
         )
-    return 90 * round(angle_deg / 90), is_mirrored
+    return turned

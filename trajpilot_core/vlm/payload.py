@@ -22,8 +22,6 @@ from trajpilot_core.incoming import parse_json, shortened
 from trajpilot_core.store.files import naming_failures
 
 URL = "/v1/chat/completions"
-PART_BYTES = 500 * 10**6
-"""Size after which a new file of requests begins."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 """A custom_id is used as a file name."""
 
@@ -110,17 +108,21 @@ def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]
 
 
 class RequestFiles:
-    """Files of requests in the format of OpenAI's batches: a folder per model, in parts."""
+    """Files of requests in the format of OpenAI's batches, one per model."""
 
     def __init__(self, out: Path) -> None:
         """Raises InputError: the folder has earlier requests, which might be answered twice."""
         if any(out.rglob("*.jsonl")):
             raise InputError(f"{out} already has files of requests; choose a new folder, or remove them")
         self.out, self.n_bytes = out, 0
-        self.paths: list[Path] = []
         self.digests: set[str] = set()
         """Of the written requests."""
-        self._open: dict[str, Path] = {}
+        self._paths: dict[str, Path] = {}
+
+    @property
+    def paths(self) -> list[Path]:
+        """Return the files in the order in which they were begun."""
+        return list(self._paths.values())
 
     def write(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
         """Write the requests that are new, as a client without answers."""
@@ -129,13 +131,9 @@ class RequestFiles:
                 continue
             self.digests.add(request.digest())
             model = request.adapter or request.model
-            path = self._open.get(model)
-            if path is None or path.stat().st_size > PART_BYTES:
-                named = re.sub(r"[^\w.-]", "_", model).strip("._")
-                path = self.out / (named or "model") / f"part-{len(self.paths) + 1:04d}.jsonl"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._open[model] = path
-                self.paths.append(path)
+            named = re.sub(r"[^\w.-]", "_", model).strip("._")
+            path = self._paths.setdefault(model, self.out / f"{len(self._paths) + 1}-{named}.jsonl")
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 self.n_bytes += file.write(line(request, frames) + "\n")
         return iter(())

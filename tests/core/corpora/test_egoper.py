@@ -42,7 +42,7 @@ def test_steps_are_joined_by_name_and_not_by_index(tmp_path: Path) -> None:
     texts = {c.take.uid: [p.text for p in c.points] for c in reading.candidates}
     assert texts == {TEA: ["Boil water", "Stir"], OTHER: ["Boil water", "Stir"], COFFEE: ["stir", "Grind beans"]}
     found = counted(reading)
-    assert (found["steps, each task's own"], found["steps, joined by name"], found["tasks"]) == (4, 3, 2)
+    assert (found["steps, joined by name"], found["tasks"]) == (3, 2)
     assert [row.paper for row in reading.counts if row.what == "steps, joined by name"] == [57]
 
 
@@ -55,16 +55,13 @@ def test_background_is_dropped_unless_it_is_asked_for(tmp_path: Path) -> None:
     assert not of(kept, RejectCode.BACKGROUND)
 
 
-def test_error_types_and_what_was_wrong_reach_the_details(tmp_path: Path) -> None:
+def test_error_types_reach_the_details(tmp_path: Path) -> None:
     tasks = two_tasks()
     labels = tasks["tea"]["segments"][1]["labels"]
-    labels |= {"action_type": [0, "2"], "error_description": ["", "spills the milk"]}
+    labels |= {"action_type": [0, "2"]}
     root = egoper(tmp_path, tasks, OFFICIAL)
     points = take(read(root, CFG), f"egoper:{OTHER}").points
-    assert [(p.details and p.details.error_type, p.details and p.details.error_description) for p in points] == [
-        ("Normal", ""),
-        ("Error_Slip", "spills the milk"),
-    ]
+    assert [p.details and p.details.error_type for p in points] == ["Normal", "Error_Slip"]
     without = read(root, settings("egoper", leave_out=("Error_Slip",)))
     assert codes(without)[RejectCode.ERROR_LEFT_OUT] == 1
     assert len(take(without, f"egoper:{OTHER}").points) == 1
@@ -127,7 +124,6 @@ BAD_LABELS: list[tuple[Json, RejectCode, int]] = [
     ({"action": [0, 1, None, 0]}, RejectCode.LABEL_UNKNOWN, 1),
     ({"action_type": [0, 0, 77, 0]}, RejectCode.LABEL_UNKNOWN, 1),
     ({"action": [0, 1, 2]}, RejectCode.RECORD_MALFORMED, 4),
-    ({"error_description": None}, RejectCode.RECORD_MALFORMED, 4),
     ({"time_stamp": [[0, 1], [1, 2], [2], [3, 4]]}, RejectCode.RECORD_MALFORMED, 1),
     ({"time_stamp": [[0, 1], [1, 2], ["2", 3], [3, 4]]}, RejectCode.TS_INVALID, 1),
     ({"time_stamp": [[0, 1], [1, 2], [2, float("inf")], [3, 4]]}, RejectCode.TS_INVALID, 1),

@@ -38,7 +38,6 @@ def test_each_step_of_a_group_lies_in_the_file_that_holds_its_middle(tmp_path: P
         ("goalstep:grp-one:three", "repair", 0),
     ]
     assert {c.take.capture for c in reading.candidates} == {GROUP}
-    assert counted(reading)["segments over two files"] == 2
 
 
 @hypothesis.settings(max_examples=40)
@@ -108,8 +107,8 @@ FLAGGED = [
     step(0, 1, "A", is_relevant="irrelevant"),
     step(1, 2, "B", is_relevant="unsure"),
     step(2, 3, "C"),
-    step(3, 4, "D", is_continued=True),
-    step(4, 5, "E", is_procedural=True),
+    step(3, 4, "D"),
+    step(4, 5, "E"),
     step(5, 6, "F", is_relevant="optional"),
 ]
 
@@ -138,20 +137,19 @@ def test_rare_labels_are_those_of_training_and_are_cut_in_both_splits(tmp_path: 
     assert counted(reading)["training labels that occur at least 2 times"] == 3
 
 
-def test_absent_fields_hold_their_defaults_and_are_told(tmp_path: Path) -> None:
-    bare = {k: v for k, v in step(0, 2).items() if k not in ("is_continued", "is_procedural", "is_relevant")}
+def test_an_absent_relevance_counts_as_essential_and_is_told(tmp_path: Path) -> None:
+    bare = {k: v for k, v in step(0, 2).items() if k != "is_relevant"}
     reading = read(goalstep(tmp_path, [entry("a", [bare, step(2, 4)])], []), CFG)
     (told,) = of(reading, RejectCode.FIELD_MISSING)
     assert (told.severity, told.n_units, told.source_offset) == ("repair", 0, 0)
-    details = reading.candidates[0].points[0].details
-    assert (details.relevance, details.is_continued) == ("essential", False)
+    assert len(reading.candidates[0].points) == 2
 
 
 # faults
 
 
 MALFORMED = ({"step_category": "x"}, step(0, 2, ""), step(0, 2, 7), step(0, 2, "\ud800"), "no object", None)
-UNKNOWN_FLAGS = ({"is_relevant": "perhaps"}, {"is_relevant": ["essential"]}, {"is_continued": "maybe"})
+UNKNOWN_FLAGS = ({"is_relevant": "perhaps"}, {"is_relevant": ["essential"]})
 BAD_STEPS: list[tuple[object, RejectCode]] = [
     *((step(start, 2), RejectCode.TS_INVALID) for start in ("0", -1, True)),
     (step(0, float("nan")), RejectCode.TS_INVALID),

@@ -80,13 +80,10 @@ def test_a_keystep_is_known_by_its_unique_id_and_named_by_the_vocabulary(keystep
     assert (first["raw_text"], first["annotation_uid"], first["annotator"]) == ("said 843", "a-1", "579")
     assert {row["scenario"] for row in sink.rows("takes")} == {"Covid test"}
     assert (first["start_s"], first["end_s"], first["anchor_s"]) == (0.5, 2.004, 1.252)
-    details = sink.rows("details")[2]
-    assert (details["is_leaf"], details["is_essential"], details["description"]) == (False, False, "free text")
     assert not sink.codes()
     found = {row["what"]: (row["ours"], row["paper"]) for row in sink.rows("counts")}
     assert (found["labels"], found["scenarios"]) == ((4, 375), (1, 16))
     assert (found["segments, train"], found["segments, test"]) == ((12, 13_819), (4, 4_272))
-    assert found["segments whose step is no leaf"] == (4, None)
 
 
 def test_either_name_of_the_annotations_metadata_is_read(keysteps: Keysteps) -> None:

@@ -14,8 +14,17 @@ from test_poses_sources import of_video, run_stage
 from trajectory_fixture import good_take
 
 from schemas.poses import OdometryConfig, TrajectoryConfig
-from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Lens, Poses, assumed_lens, compose, known_lens, rays
-from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
+from trajpilot_core.poses.geometry import (
+    UPRIGHT_FROM_RAW,
+    Lens,
+    PoseFault,
+    Poses,
+    assumed_lens,
+    compose,
+    known_lens,
+    rays,
+)
+from trajpilot_core.poses.odometry.clip import ClipPoses, estimate
 from trajpilot_core.poses.sources.take import capture_motions
 
 CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)
@@ -91,7 +100,7 @@ def test_a_clip_that_cannot_be_used_is_refused_with_its_reason() -> None:
 def test_noise_is_refused_or_found_but_never_a_crash() -> None:
     for seed in range(3):
         images = np.random.default_rng(seed).integers(0, 255, (5, 64, 64), dtype=np.uint8)
-        assert isinstance(estimate(images, LENS, 1.0, CFG), ClipFault | ClipPoses)
+        assert isinstance(estimate(images, LENS, 1.0, CFG), PoseFault | ClipPoses)
 
 
 def test_the_lens_of_a_real_kind_of_calibration_is_undone() -> None:

@@ -88,7 +88,7 @@ def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, t
 def test_missing_or_wrong_weights_say_what_to_do(package: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"download model\.safetensors of yyfz233/Pi3 "):
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
-    with pytest.raises(InputError, match="revision to the commit"):
+    with pytest.raises(InputError, match="the weights are not set"):
         load_pi3(Pi3Config(), "cpu")
     with pytest.raises(InputError, match="needs a GPU"):
         load_pi3(Pi3Config(weights=str(package), precision="bf16"), "cpu")

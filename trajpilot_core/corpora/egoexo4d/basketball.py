@@ -51,7 +51,6 @@ class _Shot:
     take: str
     at: int
     """Index among the take's points."""
-    attempt: str
     outcome: DescribedShot
 
     @property
@@ -67,7 +66,6 @@ class _Mined:
         self.following: dict[str, dict[int, AnnotatedPoint]] = {}
         """Take -> offset of a description -> the description after it that may state its outcome."""
         self.scenarios: set[str] = set()
-        self.counts: Counter[str] = Counter()
 
     def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
         """Return a take with all points of its chosen annotator."""
@@ -138,7 +136,7 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
         rejects += _rejects(candidate, kept, lost)
         twice += len({s.at - 1 for s in kept} & {*lost, *(s.at for s in kept)})
         if kept:
-            points = tuple(_segments(candidate, kept, mined, config))
+            points = tuple(_segments(candidate, kept, config))
             candidates.append(replace(candidate, points=points, released=roles[take]))
     return replace(
         reading,
@@ -148,7 +146,7 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
         released={take: roles.get(take, role) for take, role in reading.released.items()},
         wanted=reading.wanted if config.basketball.split == "released" else CorpusReading.wanted,
         scenarios=frozenset(mined.scenarios),
-        counts=_counts(mined, shots, roles, out),
+        counts=_counts(shots, roles, out),
     )
 
 
@@ -158,8 +156,7 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
     faults: dict[int, Fault] = {}
     take, phrases = candidate.take.take_id, subject_phrases(config)
     for at, point in enumerate(candidate.points):
-        attempt = attempt_of(point.text, config.basketball, phrases)
-        if attempt is None:
+        if attempt_of(point.text, config.basketball, phrases) is None:
             continue
         following = mined.following[take].get(point.offset)
         outcome = outcome_of(point.text, following.text if following else None, config.basketball)
@@ -170,8 +167,7 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
         elif outcome.verdict == "ambiguous":
             faults[at] = Fault(RejectCode.OUTCOME_AMBIGUOUS, f"{outcome.text[:80]!r} after {point.text[:80]!r}")
         else:
-            shots.append(_Shot(take, at, attempt, outcome))
-    mined.counts.update(fault.code for fault in faults.values())
+            shots.append(_Shot(take, at, outcome))
     return shots, faults
 
 
@@ -210,43 +206,28 @@ def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]
         yield Fault(RejectCode.UNLABELLED, "no shot of it can be used").reject(take, 0, path)
 
 
-def _segments(
-    candidate: Candidate, kept: Sequence[_Shot], mined: _Mined, config: IngestConfig
-) -> Iterator[AnnotatedPoint]:
+def _segments(candidate: Candidate, kept: Sequence[_Shot], config: IngestConfig) -> Iterator[AnnotatedPoint]:
     """Yield, for each shot, the segment before it and the shot; each pair is a group."""
-    points, take = candidate.points, candidate.take.take_id
+    points = candidate.points
     anchor_s = np.array([point.time_s for point in points], np.float64)
     start_s, end_s = midpoint_intervals(anchor_s, float(anchor_s[-1]), config.interval_cap_s)
     for shot in kept:
-        following = mined.following[take].get(points[shot.at].offset)
-        evidence = following if following is not None and following.text == shot.outcome.text else points[shot.at]
-        known = Details(
-            event=shot.event,
-            role="shot",
-            attempt=shot.attempt,
-            outcome=shot.outcome.verdict,
-            evidence=shot.outcome.text,
-            evidence_s=evidence.time_s,
-        )
+        verdict, text = shot.outcome
+        known = Details(event=shot.event, role="shot", outcome=verdict, evidence=text)
         for at, details in ((shot.at - 1, Details(event=shot.event, role="context")), (shot.at, known)):
             span_s = max(0.0, float(start_s[at])), float(end_s[at])
             yield points[at]._replace(span_s=span_s, details=details, group=shot.event)
 
 
-def _counts(
-    mined: _Mined, shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]
-) -> tuple[CorpusCount, ...]:
+def _counts(shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]) -> tuple[CorpusCount, ...]:
     every = [shot for shots_of_take in shots.values() for shot in shots_of_take]
     sides = Counter(f"{s.outcome.verdict}, {roles[s.take]}" for s in every if s.event not in out)
     rows = {
-        "shot attempts": len(every) + mined.counts.total(),
-        "attempts without outcome": mined.counts[RejectCode.NO_OUTCOME],
-        "attempts with an ambiguous outcome": mined.counts[RejectCode.OUTCOME_AMBIGUOUS],
         "shots with an outcome": len(every),
         "takes with such shots": sum(bool(shots_of_take) for shots_of_take in shots.values()),
         **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
     }
-    return tuple(count(what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
+    return tuple(count(what, n, PAPER[what], SETTINGS) for what, n in rows.items())
 
 
 def _kind(mined: _Mined) -> AnnotationKind:

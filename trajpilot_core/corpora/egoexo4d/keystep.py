@@ -4,25 +4,14 @@ Source: docs.ego-exo4d-data.org, page Keysteps; decisions: docs/decisions/corpor
 segment. A label is its `step_unique_id`: `step_id` is unique within one scenario only.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from schemas.annotation import CorpusCount, Details
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import (
-    AnnotatedPoint,
-    Candidate,
-    CorpusReading,
-    Fault,
-    Published,
-    by_start,
-    count,
-    span_point,
-)
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, by_start, span_point
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_span, as_text, shown
@@ -41,8 +30,6 @@ PUBLISHED = {
     SCENARIOS: Published(16, "ingest.keystep.skip_scenarios"),
 }
 """Source: paper, appendix on data sets."""
-OFFICIAL_MIN = 20
-"""Occurrences below which the official benchmark leaves a label out."""
 MALFORMED = RejectCode.RECORD_MALFORMED
 
 
@@ -141,29 +128,11 @@ def _segment(
         return Fault(RejectCode.TS_INVALID, f"times are {shown(fields['start_time'])} and {shown(fields['end_time'])}")
     step_name = as_text(fields.get("step_name")) or ""
     name = as_text(names.get(uid)) or step_name
-    details = Details(
-        description=as_text(fields.get("step_description")),
-        is_leaf=leaf_of.get(uid),
-        is_essential=as_bool(fields.get("is_essential")),
-    )
-    if config.keystep.leaves_only and details.is_leaf is False:
+    if config.keystep.leaves_only and leaf_of.get(uid) is False:
         return Fault(RejectCode.FILTERED, f"label {uid} is no leaf (ingest.keystep.leaves_only)")
-    if config.keystep.essential_only and details.is_essential is False:
+    if config.keystep.essential_only and as_bool(fields.get("is_essential")) is False:
         return Fault(RejectCode.FILTERED, "it is not essential (ingest.keystep.essential_only)")
-    return span_point(span_s, step_name or name, index, label=name.strip(), label_id=uid, details=details)
-
-
-def _counts(reading: CorpusReading) -> tuple[CorpusCount, ...]:
-    """Return counts that show which filter explains a difference from the paper's numbers."""
-    known = [point.details or Details() for c in reading.candidates for point in c.points]
-    trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
-    frequent = sum(n >= OFFICIAL_MIN for n in trained.values())
-    rows = (
-        ("segments whose step is no leaf", sum(d.is_leaf is False for d in known), "leaves_only"),
-        ("segments that are not essential", sum(d.is_essential is False for d in known), "essential_only"),
-        (f"labels with {OFFICIAL_MIN} training segments or more", frequent, "min_label_train"),
-    )
-    return tuple(count(what, n, setting=f"ingest.keystep.{setting}") for what, n, setting in rows)
+    return span_point(span_s, step_name or name, index, label=name.strip(), label_id=uid)
 
 
 def _kind(files: _Files) -> AnnotationKind:
@@ -177,7 +146,7 @@ def read_keystep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """
     files = _Files()
     release = read_release(corpus, config, _kind(files))
-    reading = replace(release, scenarios=frozenset(files.scenarios), counts=_counts(release))
+    reading = replace(release, scenarios=frozenset(files.scenarios))
     return drop_rare(reading, config.keystep.min_label_train)
 
 

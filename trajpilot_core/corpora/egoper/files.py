@@ -28,8 +28,7 @@ MALFORMED = RejectCode.RECORD_MALFORMED
 BACKGROUND_INDEX = 0
 BACKGROUND_NAMES = frozenset({"bg", "background"})
 """Allowed names of index 0; a step with that index would silently be lost as background."""
-NORMAL = "Normal"
-LISTS = ("action", "action_type", "time_stamp", "error_description")
+LISTS = ("action", "action_type", "time_stamp")
 VIDEO_ID = re.compile(r"(?P<task>.+)_u(?P<user>\d+)_a(?P<attempt>\d+)_(?P<kind>normal|error)_(?P<number>\d+)")
 
 
@@ -42,7 +41,6 @@ class EgoPerSegment(NamedTuple):
     step: str
     is_background: bool
     error_type: str
-    error_description: str
 
 
 class EgoPerVideo(NamedTuple):
@@ -179,7 +177,7 @@ def _video(task: str, record: object, names: _Names, times: Counter[str | None])
 
 
 def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegment | Fault:
-    action, kind, times, description = row
+    action, kind, times = row
     if not isinstance(times, list) or len(times) != 2:
         return Fault(MALFORMED, f"time_stamp is {shown(times)}, expected start and end")
     span_s = as_span(*times)
@@ -192,8 +190,7 @@ def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegme
         return Fault(
             RejectCode.LABEL_UNKNOWN, f"action {shown(action)} or action_type {shown(kind)} has no name in this task"
         )
-    is_background = index == BACKGROUND_INDEX
-    return EgoPerSegment(offset, span_s, step, is_background, error_type, as_text(description) or "")
+    return EgoPerSegment(offset, span_s, step, index == BACKGROUND_INDEX, error_type)
 
 
 def parse_split(content: bytes, where: str) -> list[str]:

@@ -21,7 +21,6 @@ from trajpilot_core.corpora.base import (
     span_point,
 )
 from trajpilot_core.corpora.egoper.files import (
-    NORMAL,
     EgoPerFile,
     EgoPerSegment,
     EgoPerVideo,
@@ -32,9 +31,8 @@ from trajpilot_core.corpora.egoper.files import (
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.formats.strict import shown
 from trajpilot_core.corpora.records.annotations import normalise
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listed_by
+from trajpilot_core.corpora.records.candidates import ReaderState, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TEST_TAKES, TRAIN_SEGMENTS, TRAIN_TAKES
-from trajpilot_core.corpora.released import EGOPER_I3D
 from trajpilot_core.corpora.spec import CorpusSpec, Download
 from trajpilot_core.store.corpus_files import Corpus
 
@@ -115,7 +113,7 @@ def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
         _add(video, splits, config.egoper, folders, gathered)
     gathered.released |= {take_id(video_id): role for video_id, role in splits.used.items()}
     tasks = {video.task for video in document.videos if video.video_id in splits.used}
-    return gathered.reading(folders, document.n_units, tasks, _counts(document, gathered))
+    return gathered.reading(folders, document.n_units, tasks, _counts(document))
 
 
 def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Folders, gathered: ReaderState) -> None:
@@ -131,9 +129,6 @@ def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Fol
         gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
     results = ((s.offset, _point(s, config)) for s in video.segments)
     points = gathered.kept(results, take.take_id, ANNOTATION)
-    gathered.counts["background segments"] += sum(s.is_background for s in video.segments)
-    gathered.counts["segments with an error"] += sum(s.error_type != NORMAL for s in video.segments)
-    gathered.counts[f"videos without an error, {role}"] += all(s.error_type == NORMAL for s in video.segments)
     return gathered.add(take, role, points, ANNOTATION, folders)
 
 
@@ -143,8 +138,7 @@ def _point(segment: EgoPerSegment, config: EgoPerConfig) -> AnnotatedPoint | Fau
         return Fault(RejectCode.BACKGROUND, "the segment is background")
     if segment.error_type in config.leave_out:
         return Fault(RejectCode.ERROR_LEFT_OUT, f"action_type is {segment.error_type}")
-    details = Details(error_type=segment.error_type, error_description=segment.error_description)
-    return span_point(segment.span_s, segment.step, segment.offset, details=details)
+    return span_point(segment.span_s, segment.step, segment.offset, details=Details(error_type=segment.error_type))
 
 
 def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
@@ -161,18 +155,9 @@ def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
     )
 
 
-def _counts(document: EgoPerFile, gathered: ReaderState) -> tuple[CorpusCount, ...]:
+def _counts(document: EgoPerFile) -> tuple[CorpusCount, ...]:
     joined = {normalise(step, ()) for steps in document.steps.values() for step in steps}
-    settings = {"background segments": "keep_background", "segments with an error": "leave_out"}
-    without = ("videos without an error, train", "videos without an error, test", OVERLAPS)
-    return (
-        count("tasks", len(document.steps), 5),
-        count("videos as released", len(document.videos) + len(document.lost)),
-        count("steps, each task's own", sum(len(steps) for steps in document.steps.values())),
-        count("steps, joined by name", len(joined), 57),
-        *(count(what, gathered.counts[what], setting=f"ingest.egoper.{name}") for what, name in settings.items()),
-        *(count(what, gathered.counts[what]) for what in without),
-    )
+    return count("tasks", len(document.steps), 5), count("steps, joined by name", len(joined), 57)
 
 
 FILTERS = "ingest.egoper: splits, keep_background, leave_out; ingest.test_split"
@@ -199,5 +184,4 @@ EGOPER = CorpusSpec(
         "task's videos to ROOT/<task>/trim_videos, its three lists to ROOT/<task>, annotation.json to ROOT",
     ),
     layout="egoper",
-    released=(EGOPER_I3D,),
 )

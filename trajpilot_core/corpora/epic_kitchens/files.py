@@ -34,7 +34,6 @@ class Action(NamedTuple):
     participant: str
     video_id: str
     span_s: tuple[float, float]
-    narration_s: float | None
     narration: str
     verb_class: int
     noun_class: int
@@ -82,10 +81,8 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
             MALFORMED, f"narration_id {shown(uid)!r} occurs {times[uid]} times, video {video} of {participant}"
         )
     start_s, stop_s = seconds_of(cells["start_timestamp"]), seconds_of(cells["stop_timestamp"])
-    narrated = cells["narration_timestamp"]
-    narration_s = seconds_of(narrated) if narrated else None
-    if start_s is None or stop_s is None or (narrated and narration_s is None):
-        stamps = [cells[f"{name}_timestamp"] for name in ("start", "stop", "narration")]
+    if start_s is None or stop_s is None:
+        stamps = [cells[f"{name}_timestamp"] for name in ("start", "stop")]
         return Fault(RejectCode.TS_INVALID, f"timestamps are {shown(stamps)}, expected HH:MM:SS.ss")
     classes = [cells["verb_class"], cells["noun_class"]]
     if not all(CLASS.fullmatch(value) for value in classes):
@@ -96,7 +93,6 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
         participant,
         video,
         (start_s, stop_s),
-        narration_s,
         cells["narration"],
         int(classes[0]),
         int(classes[1]),

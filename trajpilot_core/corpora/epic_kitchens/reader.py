@@ -24,7 +24,7 @@ from trajpilot_core.corpora.epic_kitchens.files import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.formats.strict import shown
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, listed_by
+from trajpilot_core.corpora.records.candidates import ReaderState, claimed_twice, listed_by
 from trajpilot_core.corpora.released import EPIC_SLOWFAST
 from trajpilot_core.corpora.spec import CorpusSpec, Download, places
 from trajpilot_core.errors import InputError
@@ -148,14 +148,14 @@ def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
             if take.take_id in shared:
                 gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
                 continue
-            results = [(action.offset, _point(known, action, rows.released, gathered)) for action in actions]
+            results = [(action.offset, _point(known, action, rows.released)) for action in actions]
             points = gathered.kept(results, take.take_id, rows.path)
             gathered.add(take, rows.released, points, rows.path, known.folders)
     n_in, scenarios = sum(rows.file.n_units for rows in files), [SCENARIO] if gathered.released else []
-    return gathered.reading(known.folders, n_in, scenarios, _counts(known, files, gathered))
+    return gathered.reading(known.folders, n_in, scenarios, _counts(files))
 
 
-def _point(known: _KnownEpic, action: Action, released: Released, gathered: ReaderState) -> AnnotatedPoint | Fault:
+def _point(known: _KnownEpic, action: Action, released: Released) -> AnnotatedPoint | Fault:
     """Return the point of an action: the window before it with its label, or the action itself."""
     config, classes = known.config, known.classes
     if action.verb_class not in classes.verbs or action.noun_class not in classes.nouns:
@@ -169,25 +169,18 @@ def _point(known: _KnownEpic, action: Action, released: Released, gathered: Read
         length_s = frames_s(known.videos[action.video_id].fps)
     window_s = observed(action.span_s[0 if config.anchor == "start" else 1], config.gap_s, length_s)
     if window_s is None and config.segment == "observed":
-        gathered.counts[f"actions that start too early, {released}"] += 1
         detail = f"{action.narration_id} starts at {action.span_s[0]} s, the gap is {config.gap_s} s"
         return Fault(RejectCode.TOO_EARLY, detail)
     verb, noun = words(classes.verbs[action.verb_class]), words(classes.nouns[action.noun_class])
     details = Details(
         annotated_start_s=action.span_s[0],
         annotated_end_s=action.span_s[1],
-        description=action.narration,
-        verb=verb,
         verb_class=action.verb_class,
-        noun=noun,
         noun_class=action.noun_class,
-        narration_s=action.narration_s,
-        observed_start_s=window_s and window_s[0],
         observed_end_s=window_s and window_s[1],
         is_unseen=released == "test" and action.participant in classes.unseen,
         is_tail_verb=action.verb_class in classes.tail_verbs,
         is_tail_noun=action.noun_class in classes.tail_nouns,
-        is_tail_action=action.verb_class in classes.tail_verbs or action.noun_class in classes.tail_nouns,
     )
     start_s, end_s = action.span_s if config.segment == "action" or window_s is None else window_s
     return AnnotatedPoint(
@@ -240,20 +233,9 @@ def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
     )
 
 
-def _counts(known: _KnownEpic, files: Sequence[_SplitRows], gathered: ReaderState) -> tuple[CorpusCount, ...]:
-    rows = [count("verb classes", len(known.classes.verbs)), count("noun classes", len(known.classes.nouns))]
-    for table in files:
-        role, actions = table.released, table.file.actions
-        early = f"actions that start too early, {role}"
-        pairs = len({(a.verb_class, a.noun_class) for a in actions})
-        rows += [
-            count(f"rows as released, {role}", table.file.n_units),
-            count(f"videos as released, {role}", len({a.video_id for a in actions})),
-            count(f"pairs of verb and noun, {role}", pairs, 3568 if role == "train" else None),
-            count(f"rows without a narration time, {role}", sum(a.narration_s is None for a in actions)),
-            count(early, gathered.counts[early], setting="ingest.epic_kitchens.gap_s"),
-        ]
-    return *rows, count(OVERLAPS, gathered.counts[OVERLAPS])
+def _counts(files: Sequence[_SplitRows]) -> tuple[CorpusCount, ...]:
+    pairs = {rows.released: len({(a.verb_class, a.noun_class) for a in rows.file.actions}) for rows in files}
+    return (count("pairs of verb and noun, train", pairs["train"], 3568),)
 
 
 EPIC_KITCHENS = CorpusSpec(

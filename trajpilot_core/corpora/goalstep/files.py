@@ -11,7 +11,6 @@ from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.strict import (
     FileFaultError,
-    as_bool,
     as_id,
     as_object,
     as_seconds,
@@ -26,8 +25,8 @@ from trajpilot_core.store.corpus_files import SAFE_NAME
 GROUP = "grp-"
 RELEVANCE = ("essential", "optional", "irrelevant", "unsure")
 MALFORMED = RejectCode.RECORD_MALFORMED
-DEFAULTS: dict[str, object] = {"is_continued": False, "is_procedural": False, "is_relevant": "essential"}
-"""Values for absent fields: the most frequent ones of the released validation file."""
+DEFAULT_RELEVANCE = "essential"
+"""Where the field is absent: the most frequent value of the released validation file."""
 
 
 class Step(NamedTuple):
@@ -37,12 +36,8 @@ class Step(NamedTuple):
     """Place in its entry."""
     span_s: tuple[float, float]
     category: str
-    description: str
-    is_continued: bool
-    is_procedural: bool
-    relevance: str
-    missing: tuple[str, ...]
-    """Absent fields, which have their defaults."""
+    relevance: str | None
+    """One of RELEVANCE; None: the field is absent."""
 
 
 class Entry(NamedTuple):
@@ -50,7 +45,6 @@ class Entry(NamedTuple):
 
     uid: str
     goal_category: str
-    goal: str
     steps: tuple[Step, ...]
     faults: tuple[tuple[int, Fault], ...]
     """Place in the entry, and why the segment is lost."""
@@ -106,8 +100,7 @@ def _entry(video: object, times: Counter[str | None]) -> Entry | Fault:
         return Fault(MALFORMED, f"`segments` is {shown(listed)}, expected a list")
     steps, faults = parted((offset, _step(step, offset)) for offset, step in enumerate(listed))
     goal_category = as_text(fields.get("goal_category")) or "unknown"
-    goal = as_text(fields.get("goal_description")) or ""
-    return Entry(uid, goal_category, goal, steps, faults, len(listed))
+    return Entry(uid, goal_category, steps, faults, len(listed))
 
 
 def _step(value: object, offset: int) -> Step | Fault:
@@ -122,22 +115,10 @@ def _step(value: object, offset: int) -> Step | Fault:
     category = as_text(fields.get("step_category"))
     if not category:
         return Fault(MALFORMED, f"step_category is {shown(fields.get('step_category'))}")
-    missing = tuple(name for name in DEFAULTS if fields.get(name) is None)
-    known = {**DEFAULTS, **{name: fields[name] for name in DEFAULTS if name not in missing}}
-    is_continued, is_procedural = as_bool(known["is_continued"]), as_bool(known["is_procedural"])
-    relevance = known["is_relevant"]
-    if is_continued is None or is_procedural is None or not isinstance(relevance, str) or relevance not in RELEVANCE:
-        return Fault(MALFORMED, f"flags are {shown(known)}, is_relevant may be {', '.join(RELEVANCE)}")
-    return Step(
-        offset,
-        span_s,
-        category,
-        as_text(fields.get("step_description")) or "",
-        is_continued,
-        is_procedural,
-        relevance,
-        missing,
-    )
+    relevance = fields.get("is_relevant")
+    if relevance is not None and (not isinstance(relevance, str) or relevance not in RELEVANCE):
+        return Fault(MALFORMED, f"is_relevant is {shown(relevance)}, it may be {', '.join(RELEVANCE)}")
+    return Step(offset, span_s, category, relevance)
 
 
 def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None]:
@@ -162,7 +143,6 @@ class Ego4dVideo(NamedTuple):
 
     duration_s: float | None
     participant: str | None
-    is_simulated: bool
 
 
 def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
@@ -178,6 +158,5 @@ def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
             duration_s = as_seconds(fields.get("duration_sec"))
             is_again = uid in videos and videos[uid].duration_s != duration_s
             participant = as_id(fields.get("fb_participant_id"))
-            is_simulated = fields.get("video_source") == "simulated"
-            videos[uid] = Ego4dVideo(None if is_again else duration_s or None, participant, is_simulated)
+            videos[uid] = Ego4dVideo(None if is_again else duration_s or None, participant)
     return videos

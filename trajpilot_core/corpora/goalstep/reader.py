@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from schemas.annotation import SIMULATED, CorpusCount, Details
+from schemas.annotation import SIMULATED, CorpusCount
 from schemas.config import IngestConfig
 from schemas.corpora import GoalStepConfig
 from schemas.rejects import RejectCode
@@ -23,6 +23,7 @@ from trajpilot_core.corpora.base import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.goalstep.files import (
+    DEFAULT_RELEVANCE,
     GROUP,
     Ego4dVideo,
     Entry,
@@ -32,9 +33,8 @@ from trajpilot_core.corpora.goalstep.files import (
     parse_groups,
 )
 from trajpilot_core.corpora.records.annotations import normalise
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
+from trajpilot_core.corpora.records.candidates import ReaderState, claimed_twice, listed_by
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
-from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
 from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, places
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus
@@ -109,7 +109,7 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     known = _Known(folders, config.goalstep, annotations, groups, videos)
     annotated, n_in = _annotated(known, gathered)
     labels = _cut(known, annotated, gathered)
-    return gathered.reading(folders, n_in, gathered.scenarios, _counts(annotated, gathered, labels))
+    return gathered.reading(folders, n_in, gathered.scenarios, _counts(gathered, labels))
 
 
 def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
@@ -159,36 +159,36 @@ def _filtered(
     steps: Sequence[Step], config: GoalStepConfig, gathered: ReaderState, home: str, path: str
 ) -> Iterator[Step]:
     for step in steps:
-        if step.missing:
-            detail = f"{', '.join(step.missing)} of {step.category!r} at {step.span_s[0]} s"
+        if step.relevance is None:
+            detail = f"is_relevant of {step.category!r} at {step.span_s[0]} s"
             gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
-            gathered.counts["segments with absent fields"] += 1
-        if step.relevance not in config.relevance:
-            fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance}")
+        if (step.relevance or DEFAULT_RELEVANCE) not in config.relevance:
+            fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance or DEFAULT_RELEVANCE}")
             gathered.reject(fault, home, 1, path, step.offset)
         else:
             yield step
 
 
 def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) -> Counter[str]:
-    """Cut rare labels, then make candidates; return the training labels as they were before."""
-    config = known.config
-    labels = [normalise(s.category, ()) for a in annotated if a.released == "train" for s in a.kept]
-    frequent = kept_labels(labels, config.min_label_train)
+    """Cut rare labels, then make candidates; return the training labels as they were before.
+
+    A corpus without training segments is not cut.
+    """
+    labels = Counter(normalise(s.category, ()) for a in annotated if a.released == "train" for s in a.kept)
+    least = known.config.min_label_train if labels else 0
+
+    def rare(step: Step) -> Fault:
+        return Fault(RejectCode.LABEL_RARE, f"{step.category!r} occurs less than {least} times in training"[:200])
+
     placed = [(part.uid, a) for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     shared = claimed_twice((uid, take_id(a.entry.uid, uid), a.released) for uid, a in placed)
     for source in annotated:
         home = _home(source.entry, source.parts)
-        results = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in source.kept)
+        results = ((s.offset, s if labels[normalise(s.category, ())] >= least else rare(s)) for s in source.kept)
         rest = gathered.kept(results, home, source.path)
         gathered.counts[f"entries that keep a segment, {source.released}"] += bool(rest)
         _add(known, source, rest, shared, gathered)
-    return Counter(labels)
-
-
-def _unless_rare(step: Step, frequent: frozenset[str], config: GoalStepConfig) -> Step | Fault:
-    detail = f"{step.category!r} occurs less than {config.min_label_train} times in training"
-    return step if normalise(step.category, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
+    return labels
 
 
 def _add(
@@ -225,17 +225,7 @@ def _point(source: _Annotated, step: Step, part: VideoPart, gathered: ReaderStat
         detail = f"[{start_s:.3f}, {end_s:.3f}) s of {source.entry.uid} was cut to {cut}"
         fault = Fault(RejectCode.SEGMENT_STRADDLES, detail)
         gathered.reject(fault, take_id(source.entry.uid, part.uid), 0, source.path, step.offset)
-        gathered.counts["segments over two files"] += 1
-    details = Details(
-        description=step.description,
-        goal=source.entry.goal,
-        goal_category=source.entry.goal_category,
-        is_continued=step.is_continued,
-        is_procedural=step.is_procedural,
-        relevance=step.relevance,
-    )
-    span_s = (cut_start_s - part.start_s, cut_end_s - part.start_s)
-    return span_point(span_s, step.category, step.offset, details=details)
+    return span_point((cut_start_s - part.start_s, cut_end_s - part.start_s), step.category, step.offset)
 
 
 def video_path(known: _Known, uid: str) -> str:
@@ -247,10 +237,9 @@ def video_path(known: _Known, uid: str) -> str:
 
 def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
     video = known.videos.get(uid)
-    is_simulated = known.folders.is_simulated or (video is not None and video.is_simulated)
     return TakeFiles(
         uid=uid,
-        corpus=SIMULATED if is_simulated else CORPUS,
+        corpus=SIMULATED if known.folders.is_simulated else CORPUS,
         take_id=take_id(entry.uid, uid),
         name=uid,
         scenario=entry.goal_category,
@@ -260,24 +249,17 @@ def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
     )
 
 
-def _counts(annotated: Sequence[_Annotated], gathered: ReaderState, labels: Counter[str]) -> tuple[CorpusCount, ...]:
+def _counts(gathered: ReaderState, labels: Counter[str]) -> tuple[CorpusCount, ...]:
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
-        entries = [item.entry for item in annotated if item.released == role]
         kept = f"entries that keep a segment, {role}"
-        rows += [
-            count(f"entries, {role}", len(entries)),
-            count(f"groups of videos, {role}", sum(entry.uid.startswith(GROUP) for entry in entries)),
-            count(f"steps as released, {role}", sum(entry.n_units for entry in entries)),
-            count(kept, gathered.counts[kept], paper, FILTERS),
-        ]
+        rows.append(count(kept, gathered.counts[kept], paper, FILTERS))
     for least in CUTS:
         what = f"training labels that occur at least {least} times"
         note = f"ingest.goalstep: relevance, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
         rows.append(count(what, sum(n >= least for n in labels.values()), setting=note))
-    others = ("segments with absent fields", "segments over two files", OVERLAPS)
-    return *rows, *(count(what, gathered.counts[what]) for what in others)
+    return tuple(rows)
 
 
 PUBLISHED = {
@@ -303,5 +285,4 @@ GOALSTEP = CorpusSpec(
         access=f"sign the licence at https://ego4d.dev/request/ego4d (two days), {EGO4D_KEYS}",
     ),
     layout="goalstep",
-    released=(OMNIVORE_VIDEO_SWINL,),
 )

@@ -25,8 +25,6 @@ from trajpilot_core.corpora.base import (
 from trajpilot_core.corpora.formats.folders import WORLD_FILE, Folders
 from trajpilot_core.store.corpus_files import Corpus
 
-OVERLAPS = "neighbours that overlap"
-
 
 @dataclass
 class ReaderState:
@@ -62,7 +60,6 @@ class ReaderState:
         """Add a take with its points in order of the file, or the reject that explains why none can be used."""
         ordered = by_start(points)
         n_turned, n_overlaps = sum(a.start_s > b.start_s for a, b in pairwise(points)), overlaps(ordered)
-        self.counts[OVERLAPS] += n_overlaps
         if not points:
             return self.reject(Fault(RejectCode.UNLABELLED, "no segment of it can be used"), take.take_id, 0, path)
         if take.video and not folders.is_there(take.video):  # empty: the run does without videos
@@ -117,16 +114,6 @@ def overlaps(ordered: Sequence[AnnotatedPoint]) -> int:
     spans = [(p.details.annotated_start_s, p.details.annotated_end_s) for p in ordered if p.details is not None]
     known = [(start_s, end_s) for start_s, end_s in spans if start_s is not None and end_s is not None]
     return sum(a[1] > b[0] for a, b in pairwise(known))
-
-
-def kept_labels(labels: Iterable[str], least: int) -> frozenset[str] | None:
-    """Return the labels that occur at least `least` times in training; None where nothing is cut.
-
-    Args:
-        least: 0 for no cut. A corpus without training segments is not cut.
-    """
-    times = Counter(labels)
-    return frozenset(label for label, n in times.items() if n >= least) if least > 0 and times else None
 
 
 def drop_rare(reading: CorpusReading, least: int) -> CorpusReading:

@@ -40,9 +40,7 @@ class TextEncoderSpec:
     load: Callable[[TextConfig, str], TextEncoder]
     """(settings, device) -> the encoder; imports its dependencies when called."""
     needs_model: bool = True
-    """Whether TextConfig.model must name a folder with its files, or a model of a hub."""
-    on_hub: bool = False
-    """Whether TextConfig.model may be a hub id."""
+    """Whether TextConfig.model must name a folder with its files."""
     weights: Callable[[Path], list[Path]] = lambda folder: sorted(folder.glob("*.safetensors"))
     """Folder -> its files of weights."""
     tokenizer: tuple[str, ...] = ()
@@ -53,7 +51,7 @@ class TextEncoderSpec:
 
         Raises InputError: it needs a folder, but TextConfig.model is not one.
         """
-        return model_files(cfg) if self.needs_model and not (self.on_hub and not is_local(cfg)) else ()
+        return model_files(cfg) if self.needs_model else ()
 
 
 def model_files(cfg: TextConfig) -> tuple[str, ...]:
@@ -64,14 +62,9 @@ def model_files(cfg: TextConfig) -> tuple[str, ...]:
     return tuple(sorted(str(p) for p in model_folder(cfg).iterdir() if p.suffix in WEIGHT_SUFFIXES))
 
 
-def is_local(cfg: TextConfig) -> bool:
-    """Return whether TextConfig.model is a folder on this machine, not a hub id."""
-    return cfg.model is not None and Path(cfg.model).is_dir()
-
-
 def model_folder(cfg: TextConfig) -> Path:
     """Return TextConfig.model as an absolute folder. Raises InputError: it is not set, or not a folder."""
-    if cfg.model is None or not is_local(cfg):
+    if cfg.model is None or not Path(cfg.model).is_dir():
         raise InputError(
             f"text_bank.model is {cfg.model!r}, but the encoder {cfg.encoder} needs a folder with its weights and "
             "tokenizer; set text_bank.model, or use the encoder bag_of_words (offline, for the demo)"

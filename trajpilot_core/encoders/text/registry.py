@@ -29,7 +29,7 @@ def _load_transformers(cfg: TextConfig, device: str) -> TextEncoder:
 SPECS = (
     TextEncoderSpec("bag_of_words", _load_bag_of_words, needs_model=False),
     TextEncoderSpec("egovlpv2", _load_egovlp, weights=lambda folder: [weights_file(folder)], tokenizer=TOKENIZER),
-    TextEncoderSpec("transformers", _load_transformers, on_hub=True),
+    TextEncoderSpec("transformers", _load_transformers),
 )
 TEXT_ENCODERS: dict[str, TextEncoderSpec] = {spec.name: spec for spec in SPECS}
 """TextConfig.encoder -> its spec."""
@@ -55,7 +55,7 @@ def load_text_encoder(cfg: TextConfig, device: str) -> TextEncoder:
     """Return the encoder in the settings.
 
     Raises:
-        InputError: a folder, a revision or a file that it needs is not set or does not exist.
+        InputError: a folder or a file that it needs is not set or does not exist.
         CheckpointError: the weights do not have the expected layout.
         NotBuiltError: there is no such encoder.
     """
@@ -63,5 +63,5 @@ def load_text_encoder(cfg: TextConfig, device: str) -> TextEncoder:
 
 
 def encoder_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the encoder's local files, sorted; empty for the demo and for hub models."""
+    """Return the absolute paths of the encoder's local files, sorted; empty for the demo."""
     return text_encoder_spec(cfg).files(cfg)

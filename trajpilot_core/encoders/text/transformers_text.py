@@ -1,7 +1,8 @@
-"""Sentence vectors of a transformers model, local or from the hub; code of the model's repository is never run."""
+"""Sentence vectors of a transformers model in a folder; code of the model's repository is never run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from schemas.config import TextConfig
-from trajpilot_core.encoders.text.base import files_digest, is_local, model_files, unit_rows
+from trajpilot_core.encoders.text.base import files_digest, model_files, model_folder, unit_rows
 from trajpilot_core.errors import CheckpointError, InputError
 
 Pool = Callable[[Tensor, Tensor], Tensor]
@@ -48,29 +49,22 @@ class TransformerText:
 
 
 def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
-    """Load any transformers text model from safetensors: a folder, or a hub id with its pinned commit.
+    """Load any transformers text model from safetensors in a folder.
 
     Raises:
-        InputError: no model is set, a hub model has no revision, or the embedding is unknown.
-        CheckpointError: the files of a folder have another format, are damaged, or would run code.
+        InputError: no folder is set, or the embedding is unknown.
+        CheckpointError: the files of the folder have another format, are damaged, or would run code.
     """
-    if cfg.model is None or (not is_local(cfg) and cfg.revision is None):
-        raise InputError(
-            f"text_bank.model is {cfg.model!r} with revision {cfg.revision!r}; set a folder, or a hub id and the "
-            "commit that it is pinned to"
-        )
     if cfg.embedding not in POOLS:
         raise InputError(f"text_bank.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")
+    folder = model_folder(cfg)
     try:
-        tower, tokenizer = _loaded(cfg.model, cfg, device)
+        tower, tokenizer = _loaded(folder, device)
     except (OSError, ValueError) as error:
-        if not is_local(cfg):
-            raise  # the hub may respond the next time
         first = str(error).splitlines()[0]
-        raise CheckpointError(f"{cfg.model} was refused: {first}; only safetensors, no code of the model") from error
-    what = files_digest(model_files(cfg)) if is_local(cfg) else f"{cfg.model}@{cfg.revision}"
+        raise CheckpointError(f"{folder} was refused: {first}; only safetensors, no code of the model") from error
     return TransformerText(
-        digest=f"transformers:{cfg.embedding}:{what}",
+        digest=f"transformers:{cfg.embedding}:{files_digest(model_files(cfg))}",
         tokenizer=tokenizer,
         tower=tower,
         pool=POOLS[cfg.embedding],
@@ -80,7 +74,7 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     )
 
 
-def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
+def _loaded(folder: Path, device: str) -> tuple[Any, Any]:
     """Return the tower and the tokenizer, without running code of the model's repository.
 
     If a model has more parts than the text encoder (T5, CLIP), only that part is used. A tokenizer without a padding
@@ -94,12 +88,12 @@ def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
         AutoTokenizer,
     )
 
-    where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
-    about = AutoConfig.from_pretrained(model, **where)
+    where = {"local_files_only": True, "trust_remote_code": False}
+    about = AutoConfig.from_pretrained(folder, **where)
     about = getattr(about, "text_config", about)
     kind = AutoModelForTextEncoding if type(about) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
-    tower = kind.from_pretrained(model, config=about, use_safetensors=True, **where).to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(model, **where)
+    tower = kind.from_pretrained(folder, config=about, use_safetensors=True, **where).to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, **where)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tower, tokenizer

@@ -32,7 +32,7 @@ STAMP = re.compile(rb'"tracking_timestamp_us"\s*:\s*(-?\d{1,18})\b')
 def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: float, path: str) -> Poses:
     """Return T_device_camera at the lines nearest to the given times.
 
-    Lines that are unreadable or lack the camera are ignored; only the chosen lines are parsed.
+    Lines that are unreadable or lack the camera are ignored.
 
     Args:
         content: the calibration file.
@@ -46,17 +46,12 @@ def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: f
     Raises TakeFault: CALIBRATION_MISSING, no line contains the camera.
     """
     lines = {int(match[1]): line for line in content.splitlines() if (match := STAMP.search(line))}
-    stamps = np.array(sorted(lines), dtype=np.int64)
-    nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
-    known = {stamp: extrinsics(lines[stamp], tolerance) for stamp in set(nearest)}
-    if None in known.values():
-        known = {stamp: extrinsics(line, tolerance) for stamp, line in lines.items()}
-        stamps = np.array(sorted(stamp for stamp, pose in known.items() if pose is not None), dtype=np.int64)
-        nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
-    chosen = [pose for stamp in nearest if (pose := known[stamp]) is not None]
-    if len(chosen) != len(times_us):
+    known = {stamp: pose for stamp, line in lines.items() if (pose := extrinsics(line, tolerance)) is not None}
+    if not known:
         detail = f"none of the {len(lines)} lines with a time contains a usable T_Device_Camera of {RGB_LABEL}"
         raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
+    stamps = np.array(sorted(known), dtype=np.int64)
+    chosen = [known[stamp] for stamp in stamps[_nearest(stamps, times_us)].tolist()]
     return Poses(*(np.array(part).reshape(len(chosen), -1) for part in zip(*chosen, strict=True)))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from schemas.poses import OdometryConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array, Image
-from trajpilot_core.poses.geometry import Lens, rays
+from trajpilot_core.poses.geometry import Lens, PoseFault, rays
 from trajpilot_core.poses.odometry.bundle_adjustment import Observations, Solution, angles, refine
 
 Floats = NDArray[np.float32]
@@ -111,14 +111,7 @@ class ClipPoses(NamedTuple):
     """Share of the observations that the poses explain, 0 to 1."""
 
 
-class ClipFault(NamedTuple):
-    """Why a clip has no poses."""
-
-    code: RejectCode
-    detail: str
-
-
-def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> ClipPoses | ClipFault:
+def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> ClipPoses | PoseFault:
     """Estimate the poses of a clip.
 
     Args:
@@ -129,7 +122,7 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
     """
     n_frames, side = len(frames), frames.shape[1]
     if n_frames < MIN_FRAMES:
-        return ClipFault(RejectCode.POSES_TOO_SHORT, f"{n_frames} different frames, {MIN_FRAMES} are needed")
+        return PoseFault(RejectCode.POSES_TOO_SHORT, f"{n_frames} different frames, {MIN_FRAMES} are needed")
     tracks = follow(frames, cfg.corners, _usable(frames, lens, aspect))
     is_first = np.diff(tracks.point, prepend=-1) > 0
     later, first = np.flatnonzero(~is_first), np.flatnonzero(is_first)[tracks.point]
@@ -150,7 +143,7 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
     poses = np.tile(np.eye(4), (n_frames, 1, 1))
     poses[:, :3, :3], poses[:, :3, 3] = solution.R, solution.c
     if not np.isfinite(poses).all():
-        return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate contains NaN or infinity")
+        return PoseFault(RejectCode.TRAJ_NOT_FINITE, "the estimate contains NaN or infinity")
     return ClipPoses(poses, float((angles(seen, solution) < EXPLAINED * sigma).mean()))
 
 
@@ -174,7 +167,7 @@ def _rim(lens: Lens, aspect: float, side: int) -> NDArray[np.bool_]:
 
 def _tracking_fault(
     tracks: Tracks, first: NDArray[np.intp], later: NDArray[np.intp], n_frames: int, cfg: OdometryConfig
-) -> ClipFault | None:
+) -> PoseFault | None:
     """Return the fault of a clip with too few corners shared by neighbouring frames, or without motion (frozen video).
 
     Args:
@@ -191,12 +184,12 @@ def _tracking_fault(
         detected = int((tracks.frame == worst).sum())
         code = RejectCode.POSES_FEW_CORNERS if detected < 2 * cfg.min_corners else RejectCode.POSES_LOST
         counted = f"{shared[worst]} of {detected} corners of frame {worst} are in the next one"
-        return ClipFault(code, f"{counted}, {cfg.min_corners} are needed")
+        return PoseFault(code, f"{counted}, {cfg.min_corners} are needed")
     moved = np.linalg.norm(tracks.pixel[later] - tracks.pixel[first[later]], axis=1)
     most = max(float(np.median(moved[frame == at])) for at in range(1, n_frames))
     if most < cfg.min_motion_px:
         limit = f"min_motion_px is {cfg.min_motion_px:g}"
-        return ClipFault(RejectCode.POSES_STATIC, f"corners move by {most:.2f} px at most, {limit}")
+        return PoseFault(RejectCode.POSES_STATIC, f"corners move by {most:.2f} px at most, {limit}")
     return None
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from schemas.poses import OdometryConfig
 from trajpilot_core.arrays import Image
-from trajpilot_core.poses.geometry import Lens
-from trajpilot_core.poses.odometry.clip import ClipFault, estimate
+from trajpilot_core.poses.geometry import Lens, PoseFault
+from trajpilot_core.poses.odometry.clip import estimate
 from trajpilot_core.video.child import ChildEvent, fault_event, main
 from trajpilot_core.video.decode import Times, sweep
 from trajpilot_core.video.pyav_backend import PyavReader
@@ -69,7 +69,7 @@ def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
             continue
         gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in view.frames])
         result = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
-        if isinstance(result, ClipFault):
+        if isinstance(result, PoseFault):
             yield fault_event(row, result.code, result.detail)
         else:
             poses = result.T_clip_camera.tolist()

@@ -17,8 +17,9 @@ from trajpilot_core.poses.sources.base import Done, TakeJob
 if TYPE_CHECKING:
     from trajpilot_core.arrays import Array
     from trajpilot_core.engine.stage import Runtime
+    from trajpilot_core.poses.geometry import PoseFault
     from trajpilot_core.poses.sources.base import SegmentIntervals
-    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
+    from trajpilot_core.poses.sources.video import EstimatedPoses
 
 VERSION = 2
 """Raise when the poses change; part of the facts of every take, so that other sources keep their keys."""
@@ -41,16 +42,16 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
     """Compute takes side by side in `runtime.workers` processes."""
     from trajpilot_core.poses.aria.device import lens_of
     from trajpilot_core.poses.files import read_bytes
-    from trajpilot_core.poses.geometry import assumed_lens
-    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, video_motions
+    from trajpilot_core.poses.geometry import PoseFault, assumed_lens
+    from trajpilot_core.poses.sources.video import EstimatedPoses, video_motions
 
-    def describe(take: Take, segments: "SegmentIntervals") -> "dict[str, Any] | SegmentFault":
+    def describe(take: Take, segments: "SegmentIntervals") -> "dict[str, Any] | PoseFault":
         path, lens = _calibration(take, cfg.odometry), assumed_lens(cfg.odometry.view_deg)
         try:
             if path is not None:
                 lens = lens_of(read_bytes(runtime.data_root, path, RejectCode.CALIBRATION_MISSING), path)
         except TakeFault as fault:
-            return SegmentFault(fault.code, fault.detail)
+            return PoseFault(fault.code, fault.detail)
         times_s = frame_times_s(segments.start_s, segments.end_s, take.fps, cfg.odometry)
         return {
             "kind": "odometry",
@@ -61,7 +62,7 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
             "config": cfg.odometry.model_dump(mode="json"),
         }
 
-    def reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
+    def reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | PoseFault":
         """Read the poses that a decoder process estimated."""
         return EstimatedPoses(np.array(values["pts_s"]), np.array(values["poses"]), float(values["quality"]))
 

@@ -17,8 +17,9 @@ from trajpilot_core.poses.sources.base import Done, TakeJob
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
+    from trajpilot_core.poses.geometry import PoseFault
     from trajpilot_core.poses.sources.base import SegmentIntervals
-    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
+    from trajpilot_core.poses.sources.video import EstimatedPoses
 
 log = logging.getLogger("trajpilot")
 VERSION = 1
@@ -32,7 +33,7 @@ INSTALL = 'pip install "trajpilot[pi3]" (in a checkout: pip install -e ".[pi3]")
 
 
 def local_weights(cfg: Pi3Config) -> Path | None:
-    """Return the full path of the weights on this machine; None: those of the hub."""
+    """Return the full path of the weights; None: they are not set."""
     if cfg.weights is None:
         return None
     path = Path(cfg.weights).absolute()
@@ -40,7 +41,7 @@ def local_weights(cfg: Pi3Config) -> Path | None:
 
 
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-    """Return the video, and local weights (those of the hub are pinned by a commit)."""
+    """Return the video and the weights."""
     local = local_weights(cfg.pi3)
     video = video_of(take, "the pose source pi3")
     return (video,) if local is None else (video, str(local))
@@ -58,8 +59,9 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         InputError: the package or the weights are missing, or a clip does not fit into memory.
         CheckpointError: the weights are damaged or of another model.
     """
+    from trajpilot_core.poses.geometry import PoseFault
     from trajpilot_core.poses.sources.pi3_model import load_pi3
-    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, video_motions
+    from trajpilot_core.poses.sources.video import EstimatedPoses, video_motions
     from trajpilot_core.video.decode import frame_times_s
 
     model = load_pi3(cfg.pi3, runtime.device)
@@ -72,10 +74,10 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         limit = cfg.pi3.pixel_limit
         return {"kind": "views", "path": take.video, "video": take.video, "times_s": times_s, "pixel_limit": limit}
 
-    def estimate(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
+    def estimate(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | PoseFault":
         assert frames is not None
         if len(frames) < 2:
-            return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, two are needed")
+            return PoseFault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, two are needed")
         T_world_camera, confidence = model.poses(frames)
         return EstimatedPoses(np.array(values["pts_s"]), T_world_camera, confidence)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -108,25 +107,11 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
 
 
 def _weights(cfg: Pi3Config) -> Path:
-    """Return the file with the weights, from this machine or the hub. Raises InputError: it is missing."""
-    hub = HUBS[cfg.model]
+    """Return the file with the weights. Raises InputError: it is not set, or missing."""
     local = local_weights(cfg)
-    if local is not None:
-        if not local.is_file():
-            raise InputError(
-                f"{local} is missing; download {WEIGHTS_FILE} of {hub} and set trajectories.pi3.weights to its folder"
-            )
-        return local
-    if cfg.revision is None:
+    if local is None or not local.is_file():
         raise InputError(
-            f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub}, or trajectories.pi3.revision to "
-            "the commit that the hub's weights are pinned to"
+            f"the weights are {local or 'not set'}, which is no file; download {WEIGHTS_FILE} of {HUBS[cfg.model]} and "
+            "set trajectories.pi3.weights to its folder"
         )
-    try:
-        return Path(hf_hub_download(hub, WEIGHTS_FILE, revision=cfg.revision))
-    except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
-        raise InputError(
-            f"{WEIGHTS_FILE} of {hub} at {cfg.revision} cannot be downloaded: {first}; download it elsewhere and set "
-            "trajectories.pi3.weights to its folder"
-        ) from error
+    return local

@@ -19,7 +19,7 @@ from schemas.poses import TrajectoryConfig, VideoSourceName
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.arrays import Array
 from trajpilot_core.poses import geometry
-from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Poses
+from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, PoseFault, Poses
 from trajpilot_core.poses.motions import Rows, motions_table, relative_motions, scaled
 from trajpilot_core.poses.sources.base import STAGE_NAME, Done, SegmentIntervals, TakeJob, intervals
 
@@ -42,13 +42,6 @@ class EstimatedPoses(NamedTuple):
     quality: float
 
 
-class SegmentFault(NamedTuple):
-    """Why a segment has no head motions."""
-
-    code: RejectCode
-    detail: str
-
-
 class SegmentMotions(NamedTuple):
     """Motions of one segment."""
 
@@ -67,19 +60,19 @@ class TakeProgress:
     segments: SegmentIntervals
     found: dict[int, SegmentMotions] = field(default_factory=dict)
     """Place of a segment -> its motions."""
-    lost: dict[int, SegmentFault] = field(default_factory=dict)
-    failed: SegmentFault | None = None
+    lost: dict[int, PoseFault] = field(default_factory=dict)
+    failed: PoseFault | None = None
     """Set where the whole take cannot be used."""
 
 
-Estimator = Callable[[Mapping[str, Any], NDArray[np.uint8] | None], EstimatedPoses | SegmentFault]
+Estimator = Callable[[Mapping[str, Any], NDArray[np.uint8] | None], EstimatedPoses | PoseFault]
 """Event of a decoder process on a segment -> its poses."""
 
 
 def video_motions(
     name: VideoSourceName,
     jobs: Sequence[TakeJob],
-    describe: Callable[[Take, SegmentIntervals], dict[str, Any] | SegmentFault],
+    describe: Callable[[Take, SegmentIntervals], dict[str, Any] | PoseFault],
     estimate: Estimator,
     cfg: TrajectoryConfig,
     runtime: "Runtime",
@@ -114,20 +107,20 @@ def video_motions(
         state = busy[event.job][0]
         if event.kind in ("done", "failed"):
             if event.kind == "failed":
-                state.failed = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
+                state.failed = PoseFault(RejectCode(event.values["code"]), event.values["detail"])
             finished += 1
             runtime.progress(finished, len(busy), "takes")
             yield _done(name, state, cfg)
             continue
         at = event.values["segment"]
-        result: EstimatedPoses | SegmentMotions | SegmentFault
+        result: EstimatedPoses | SegmentMotions | PoseFault
         if event.kind == "fault":
-            result = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
+            result = PoseFault(RejectCode(event.values["code"]), event.values["detail"])
         else:
             result = estimate(event.values, event.frames)
         if isinstance(result, EstimatedPoses):
             result = to_motions(name, result, float(state.segments.end_s[at] - state.segments.start_s[at]), cfg)
-        if isinstance(result, SegmentFault):
+        if isinstance(result, PoseFault):
             state.lost[at] = result
         else:
             state.found[at] = result
@@ -140,7 +133,7 @@ def _done(name: VideoSourceName, state: TakeProgress, cfg: TrajectoryConfig) -> 
         state.found.clear()
         rejects = [_reject(take, state.failed, None, len(ids))]
     else:
-        missing = SegmentFault(RejectCode.DECODE_FAILED, "the decoder reported nothing for the segment")
+        missing = PoseFault(RejectCode.DECODE_FAILED, "the decoder reported nothing for the segment")
         lost = {at: missing for at in range(len(ids)) if at not in state.found} | state.lost
         rejects = [_reject(take, lost[at], ids[at]) for at in sorted(lost)]
     kept = [state.found[at] for at in sorted(state.found)]
@@ -152,7 +145,7 @@ def _done(name: VideoSourceName, state: TakeProgress, cfg: TrajectoryConfig) -> 
     return Done(take.take_id, motions_table(take.take_id, rows, name, scale_of(name, cfg), cfg), rejects, len(ids))
 
 
-def _reject(take: Take, fault: SegmentFault, segment: str | None, n_units: int = 1) -> Reject:
+def _reject(take: Take, fault: PoseFault, segment: str | None, n_units: int = 1) -> Reject:
     return reject(
         STAGE_NAME, fault.code, take.take_id, fault.detail, segment=segment, n_units=n_units, source_file=take.video
     )
@@ -166,7 +159,7 @@ def scale_of(name: VideoSourceName, cfg: TrajectoryConfig) -> Any:
 
 def to_motions(
     name: VideoSourceName, estimated: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
-) -> SegmentMotions | SegmentFault:
+) -> SegmentMotions | PoseFault:
     """Turn the poses of a segment's frames into 16 motions between 17 knots, at equal times from first to last frame.
 
     Poses that are too few, not finite, or no rotations are a fault.
@@ -179,15 +172,15 @@ def to_motions(
     """
     pts_s, R = estimated.pts_s, estimated.T_clip_camera[:, :3, :3]
     if len(pts_s) < 2:
-        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(pts_s)} different frames, two are needed")
+        return PoseFault(RejectCode.POSES_TOO_SHORT, f"{len(pts_s)} different frames, two are needed")
     if not np.isfinite(estimated.T_clip_camera).all() or not np.isfinite(estimated.quality):
-        return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose contains NaN or infinity")
+        return PoseFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose contains NaN or infinity")
     off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max())
     if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
-        return SegmentFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
+        return PoseFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
     if name == "odometry" and estimated.quality < cfg.min_quality:
         limit = f"min_quality is {cfg.min_quality:g}"
-        return SegmentFault(
+        return PoseFault(
             RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {estimated.quality:.0%} of the observations, {limit}"
         )
     turned = Rotation.from_matrix(R @ UPRIGHT_FROM_RAW if cfg.frame == "camera" else R)  # the axes of the frame

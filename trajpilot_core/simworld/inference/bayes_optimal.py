@@ -148,8 +148,9 @@ def answers(
         for group in window_groups(part, [listed[i]["segment_ids"] for i in rows]):
             decided: dict[InputKind, Decisions] = {}
             for kind in kinds:
-                twin = decided.get(SAME_IN_PIXELS.get(kind, kind))  # pixels show the head motion too
-                has_goal = kind not in KINDS_WITHOUT_GOAL
-                decided[kind] = twin or decide(graph, evidence, seen_by(part, group, kind), codes, has_goal=has_goal)
-                answered.append(Answered(kind, rows[group.rows], truth[group.segments], decided[kind]))
+                same = SAME_IN_PIXELS.get(kind, kind)
+                if same not in decided:
+                    seen, has_goal = seen_by(part, group, same), same not in KINDS_WITHOUT_GOAL
+                    decided[same] = decide(graph, evidence, seen, codes, has_goal=has_goal)
+                answered.append(Answered(kind, rows[group.rows], truth[group.segments], decided[same]))
     return answered

@@ -25,13 +25,8 @@ KINDS: tuple[InputKind, ...] = ("no_traj", "endpoint_traj", "oracle")
 """The rows whose inputs differ; every other row that is given a goal sees what one of them sees."""
 KINDS_WITHOUT_GOAL: tuple[InputKind, ...] = ("start", "start_motion", "motion_to_goal")
 """What rows see that are given no goal."""
-SAME_IN_PIXELS: Mapping[InputKind, InputKind] = {
-    "no_traj": "endpoint_traj",
-    "endpoint_traj": "no_traj",
-    "start": "start_motion",
-    "start_motion": "start",
-}
-"""Kinds that see one thing, because pixels show the motion of the head."""
+SAME_IN_PIXELS: Mapping[InputKind, InputKind] = {"endpoint_traj": "no_traj", "start_motion": "start"}
+"""Kind -> another one that sees the same, because pixels show the motion of the head."""
 MISLABELLED = 0.01
 """Most segments whose label may differ from that of their step: an annotator may be off by more than half a step."""
 MISSPELT = 0.1
