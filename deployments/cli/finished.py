@@ -23,7 +23,9 @@ SHOWN = 5
 def paper(
     root: Annotated[
         list[str],
-        typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable)."),
+        typer.Option(
+            "--root", help="Root of a finished run (repeatable); the first with a number for a cell fills it."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
 ) -> None:
