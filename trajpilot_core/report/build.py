@@ -101,7 +101,6 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     steps.begin("writing the pages")
     shown_tables = [
         *opening_table(results, has_heads=cfg.has_heads),
-        *tables.closed_tables(results, cfg, read.labels.num_rows),
         *tables.all_tables(results),
         *tables.anticipation_tables(results),
         *tables.attribution_tables(results),
@@ -123,7 +122,6 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         format=FORMAT,
         state=page.state,
         **{name: records(getattr(read, name)) for name in loaded.RECORDS},
-        tables=[table.json() for table in shown_tables],
         ceilings_say=[*shown.broken],
         undertrained=[*sorted(results.undertrained)],
         gallery={name: list(windows) for name, windows in drawn.classes.items()},
@@ -213,8 +211,7 @@ def _page(shown: Shown) -> Page:
 def _of_results(shown: Shown) -> list[Section]:
     """Return the values, their ceilings, and the published values."""
     results, cfg = shown.results, shown.cfg
-    first = [table for id_, table in shown.tables.items() if id_.startswith("closed-")]
-    rest = [table for id_, table in shown.tables.items() if not id_.startswith(("closed-", "opening", "against-"))]
+    scored = [table for id_, table in shown.tables.items() if not id_.startswith(("opening", "against-"))]
     reason = next((row.detail for row in shown.read.judgements if row.check == NO_CEILING), "")
     unbounded = absence(simulated=shown.read.simulated, reason=reason)
     legend = f"\n{LEGEND}" if results.undertrained else ""
@@ -223,7 +220,7 @@ def _of_results(shown: Shown) -> list[Section]:
     source = "; ".join(table.source for table in printed if table)
     compared = published.published_table([row for table in printed for row in published.comparisons(results, table)])
     return [
-        Section("results", "Results", [*first, *rest], text=f"{RESULTS}\n{meanings}.{legend}", n_open=len(first) + 1),
+        Section("results", "Results", scored, text=f"{RESULTS}\n{meanings}.{legend}"),
         Section("ceilings", "Ceilings", shown.bounds, text="" if shown.bounds else unbounded, n_open=0),
         Section("published", "Published values", compared, text=f"Source: {source}."),
     ]
