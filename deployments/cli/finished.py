@@ -89,11 +89,8 @@ def show_metrics(console: Console, pairing: "Pairing", wanted: Sequence[str]) ->
     if pairing.unpaired:
         takes = f"{len(pairing.unpaired):,} takes were scored by one run only, or on other windows or labels"
         say(console, f"metrics: {takes}: {listed(pairing.unpaired)}")
-    if pairing.horizons_left:
-        say(console, f"metrics: horizons of one run only, left out: {', '.join(map(str, pairing.horizons_left))}")
-    for which, rows in (("first", pairing.only_first), ("second", pairing.only_second)):
-        if rows:
-            say(console, f"metrics: only the {which} run has the rows {', '.join(rows)}")
+    if pairing.of_one:
+        say(console, f"metrics: of one run only, left out: {', '.join(pairing.of_one)}")
     if not pairing.metrics:
         console.print("metrics: no take was scored by both runs on the same windows; nothing to compare")
         return
