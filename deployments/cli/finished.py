@@ -23,7 +23,9 @@ SHOWN = 5
 def paper(
     root: Annotated[
         list[str],
-        typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable)."),
+        typer.Option(
+            "--root", help="Root of a finished run (repeatable); the first with a number for a cell fills it."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
 ) -> None:
@@ -87,11 +89,8 @@ def show_metrics(console: Console, pairing: "Pairing", wanted: Sequence[str]) ->
     if pairing.unpaired:
         takes = f"{len(pairing.unpaired):,} takes were scored by one run only, or on other windows or labels"
         say(console, f"metrics: {takes}: {listed(pairing.unpaired)}")
-    if pairing.horizons_left:
-        say(console, f"metrics: horizons of one run only, left out: {', '.join(map(str, pairing.horizons_left))}")
-    for which, rows in (("first", pairing.only_first), ("second", pairing.only_second)):
-        if rows:
-            say(console, f"metrics: only the {which} run has the rows {', '.join(rows)}")
+    if pairing.of_one:
+        say(console, f"metrics: of one run only, left out: {', '.join(pairing.of_one)}")
     if not pairing.metrics:
         console.print("metrics: no take was scored by both runs on the same windows; nothing to compare")
         return

@@ -73,11 +73,8 @@ class Pairing:
     """Number of compared takes: scored by both on the same windows of every common horizon."""
     unpaired: tuple[str, ...]
     """Other takes that at least one of them scored, sorted."""
-    horizons_left: tuple[int, ...]
-    """Horizons that only one of them has."""
-    only_first: tuple[str, ...]
-    """Rows that the second lacks."""
-    only_second: tuple[str, ...]
+    of_one: tuple[str, ...]
+    """Rows and horizons that only one of them has."""
 
 
 def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collection[str] = ()) -> Pairing:
@@ -116,14 +113,8 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
                 row = PairedMetric(name, metric, before, after, gain, *ends, n_takes, int(counts.sum()))
                 metrics.append(row)
     others = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
-    return Pairing(
-        tuple(metrics),
-        len(takes) - len(others),
-        others,
-        tuple(sorted(ranges[0] ^ ranges[1])),
-        tuple(sorted(rows[0] - rows[1])),
-        tuple(sorted(rows[1] - rows[0])),
-    )
+    of_one = (*sorted(rows[0] ^ rows[1]), *(f"H={horizon}" for horizon in sorted(ranges[0] ^ ranges[1])))
+    return Pairing(tuple(metrics), len(takes) - len(others), others, of_one)
 
 
 def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> tuple[Array, Array]:

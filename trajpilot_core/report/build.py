@@ -24,7 +24,7 @@ from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, three_v
 from trajpilot_core.report.offline import FORMAT, Page, Section, checks_table, records, rendered
 from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables import results as tables
-from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
+from trajpilot_core.report.tables.ceilings import absence, broken_ceilings, ceiling_tables
 from trajpilot_core.report.tables.table import LEGEND, Table, number, records_table, row_label
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 from trajpilot_core.store.reading import Inputs
@@ -37,8 +37,6 @@ GROUPS = {
     "ceiling": "No row knows more than it can",
     "identity": "Identities that hold by definition",
 }
-BOUNDED = {"kept": "ok", "broken": "mixed", "warned": "mixed"}
-"""State of the ceilings -> of a group of checks."""
 RESULTS = (
     "Values in percent, ED in steps; in brackets the 95 % interval over takes. Bold: the best of the rows that count "
     "as trained and do not see the truth, if it is above every floor and not tied at the printed digits. In "
@@ -80,7 +78,10 @@ class Shown(NamedTuple):
     read: loaded.Loaded
     results: tables.Results
     cfg: CompletedReport
-    bounds: Ceilings
+    bounds: Sequence[Table]
+    """The ceilings; none in a run without them."""
+    broken: Sequence[str]
+    """A sentence for each figure above its ceiling."""
     tables: Mapping[str, Table]
     """Id -> table, in reading order."""
     gallery: Markup
@@ -98,10 +99,8 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     steps.begin("decoding the frames of the gallery")
     pictures, rejects = _pictures(examples, files, cfg, runtime)
     steps.begin("writing the pages")
-    reason = next((row.detail for row in read.judgements if row.check == NO_CEILING), "")
     shown_tables = [
         *opening_table(results, has_heads=cfg.has_heads),
-        *tables.closed_tables(results, cfg, read.labels.num_rows),
         *tables.all_tables(results),
         *tables.anticipation_tables(results),
         *tables.attribution_tables(results),
@@ -110,20 +109,20 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         read,
         results,
         cfg,
-        ceilings_of(read.ceilings, simulated=read.simulated, reason=reason, undertrained=results.undertrained),
+        ceiling_tables(read.ceilings, results.undertrained),
+        broken_ceilings(read.ceilings),
         {table.id: table for table in shown_tables},
         _gallery(drawn, examples, pictures, cfg),
     )
     page = _page(shown)
     documents = page.documents(
         ("report.html", "report.json", "metrics.tex"),
-        [*shown_tables, *shown.bounds.tables],
+        [*shown_tables, *shown.bounds],
         f"{loaded.caption(read, cfg)}. {LEGEND if results.undertrained else ''}".strip(),
         format=FORMAT,
         state=page.state,
         **{name: records(getattr(read, name)) for name in loaded.RECORDS},
-        tables=[table.json() for table in shown_tables],
-        ceilings_say=[shown.bounds.headline, *shown.bounds.broken],
+        ceilings_say=[*shown.broken],
         undertrained=[*sorted(results.undertrained)],
         gallery={name: list(windows) for name, windows in drawn.classes.items()},
         gallery_sizes=dict(drawn.sizes),
@@ -181,7 +180,7 @@ def _page(shown: Shown) -> Page:
         results,
         simulated=read.simulated,
         has_heads=cfg.has_heads,
-        is_broken=shown.bounds.state == "broken",
+        is_broken=bool(shown.broken),
         gate=read.gate,
         judgements=read.judgements,
     )
@@ -203,30 +202,26 @@ def _page(shown: Shown) -> Page:
         is_simulated=read.simulated,
         question=story_of(results.variants()).question,
         state=verdict.state,
-        alarm=f"{ALARM} {'; '.join(shown.bounds.broken)}." if shown.bounds.broken else "",
+        alarm=f"{ALARM} {'; '.join(shown.broken)}." if shown.broken else "",
         opening=Section("opening", "", opening, [rows.gain_chart(results)], "Percent, with 95 % intervals over takes."),
-        checked=[
-            *map(_chip, _groups(read.judgements)),
-            (BOUNDED.get(shown.bounds.state, "open"), f"Ceilings {shown.bounds.state}"),
-        ],
+        checked=[*map(_chip, _groups(read.judgements))],
     )
 
 
 def _of_results(shown: Shown) -> list[Section]:
     """Return the values, their ceilings, and the published values."""
     results, cfg = shown.results, shown.cfg
-    first = [table for id_, table in shown.tables.items() if id_.startswith("closed-")]
-    rest = [table for id_, table in shown.tables.items() if not id_.startswith(("closed-", "opening", "against-"))]
+    scored = [table for id_, table in shown.tables.items() if not id_.startswith(("opening", "against-"))]
+    reason = next((row.detail for row in shown.read.judgements if row.check == NO_CEILING), "")
+    unbounded = absence(simulated=shown.read.simulated, reason=reason)
     legend = f"\n{LEGEND}" if results.undertrained else ""
     meanings = "; ".join(f"{name}: {METRICS[name].description}" for name in of_table("open"))
     printed = [published.published_for(results, cfg), published.anticipation_for(results, cfg)]
     source = "; ".join(table.source for table in printed if table)
     compared = published.published_table([row for table in printed for row in published.comparisons(results, table)])
     return [
-        Section("results", "Results", [*first, *rest], text=f"{RESULTS}\n{meanings}.{legend}", n_open=len(first) + 1),
-        Section(
-            "ceilings", f"Ceilings: {shown.bounds.state}", shown.bounds.tables, (), shown.bounds.headline, n_open=0
-        ),
+        Section("results", "Results", scored, text=f"{RESULTS}\n{meanings}.{legend}"),
+        Section("ceilings", "Ceilings", shown.bounds, text="" if shown.bounds else unbounded, n_open=0),
         Section("published", "Published values", compared, text=f"Source: {source}."),
     ]
 

@@ -21,16 +21,11 @@ from schemas.features import ReleasedName, released_note
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes
-from trajpilot_core.store.parquet import read_table, table_bytes
+from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import read_entry_document, read_stored
 
 WARNING = "SIMULATED WORLD: no evidence about real recordings, not comparable with published figures"
 FOLDER = "reports"
-TABLES = f"{FOLDER}/tables"
-SCORED_BY = {"metrics": "evaluation", "probe_scores": "probe"}
-"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own stage's."""
-LABELS = "labels"
-"""Table of the label ids; the stage `ingest` writes it."""
 HOME, STATIC, NOTE = "prefect", "ui", "report-link"
 """Below a root: Prefect's folder; in it the pages that the UI serves, and the file with the name of their folder."""
 SERVED = "v1"
@@ -86,8 +81,6 @@ def committed_under(config: PipelineConfig, run: RunOptions) -> Committed:
 def place_documents(report: ArtifactRef, root: str) -> str:
     """Copy every document of the report to `<root>/reports`, verified; return the address of the HTML page.
 
-    The tables that the page shows are copied to `<root>/reports/tables`, each as one Parquet file.
-
     Raises:
         StoreError: the report stage has no output, or it is damaged.
     """
@@ -98,26 +91,8 @@ def place_documents(report: ArtifactRef, root: str) -> str:
     documents = [name for name, entry in manifest.entries.items() if entry.kind == "document"]
     for name in documents:
         folder.replace(f"{FOLDER}/{name}", read_entry_document(folder, manifest, name))
-    scored = [stage for entry, stage in SCORED_BY.items() if entry in manifest.inputs] or [report.stage]
-    for stage in scored:
-        scores = current_manifest(folder, stage)
-        for name, entry in ({} if scores is None else scores.entries).items():
-            _place_table(folder, stage, name, entry)
-    ingest = current_manifest(folder, "ingest")
-    if ingest is not None and LABELS in ingest.entries:
-        _place_table(folder, ingest.stage, LABELS, ingest.entries[LABELS])
     page = next(name for name in documents if name.endswith(".html"))
     return f"{folder.url}/{FOLDER}/{page}"
-
-
-def _place_table(folder: Folder, stage: str, name: str, entry: Entry) -> None:
-    """Copy a table, verified, as one file; one without shards is skipped."""
-    if entry.kind == "table" and entry.files:
-        if len(entry.files) == 1:
-            content = verified_bytes(folder, stage_folder(stage), entry.files[0])  # predictions, unpacked, can be large
-        else:
-            content = table_bytes(read_stored(folder, stage, entry))
-        folder.replace(f"{TABLES}/{name}.parquet", content)
 
 
 def linked_folder(home: Path) -> str:

@@ -1,9 +1,7 @@
 """The tables that the report reads, and the sentences that are derived from them: its header, notes and limits."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
@@ -35,8 +33,6 @@ from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.store.reading import Inputs
 
-PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
-"""Libraries that affect the numbers: the page shows their versions."""
 OF_STAGE = {"diagnostics": ("pair_distances", "progress_shares"), "vlm_rows": ("vlm_counts", "endpoint_cache")}
 """Stage that not every run has -> its small tables."""
 FEW_TAKES = 40
@@ -156,10 +152,6 @@ def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[str]:
     subset = "" if n is None else f" (a sample: at most {n} of each horizon, for every row)"
     hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
     poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in loaded.poses})
-    versions = []
-    for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions.append(f"{name} {metadata.version(name)}")
     return [
         f"{loaded.takes.num_rows} takes ({hours:.1f} h), of which {takes} test takes were scored",
         f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels",
@@ -167,7 +159,6 @@ def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[str]:
         f"head motion: {'; '.join(poses) or 'none'}",
         f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}",
         f"configuration {cfg.config_digest[:16] if cfg.config_digest else 'not given'}",
-        f"versions: {', '.join(versions)}",
     ]
 
 

@@ -18,7 +18,7 @@ from trajpilot_core.report.drawing.row_styles import page_rules
 from trajpilot_core.report.tables import latex
 from trajpilot_core.report.tables.table import Table, finite
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of report.json."""
 
 

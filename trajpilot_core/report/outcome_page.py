@@ -11,7 +11,7 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import Page, Section, checks_section, records
-from trajpilot_core.report.tables.table import LEGEND, NOTHING, Cell, Table, Value, marked, number
+from trajpilot_core.report.tables.table import LEGEND, NOTHING, Table, Value, marked, number
 from trajpilot_core.report.verdict import comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}
@@ -36,7 +36,7 @@ def documents(
     is_simulated: bool,
 ) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    tables = (main_table(scores, judgements), seed_table(scores, judgements), contrast_table(contrasts))
+    tables = (main_table(scores, judgements), contrast_table(contrasts))
     published = () if is_simulated else (published_table(),)
     where = "a simulated world in the file layout of Ego-Exo4D basketball" if is_simulated else "Ego-Exo4D basketball"
     title = f"Shot outcome on {where}"
@@ -45,8 +45,7 @@ def documents(
         WARNING if is_simulated else "Intervals resample takes; with few takes they are wide",
         [
             Section("outcome", "Made or missed", tables[:1], text=main_text(scores, cfg)),
-            Section("seeds", "Each seed", tables[1:2]),
-            Section("contrasts", "Differences on the same shots", tables[2:]),
+            Section("contrasts", "Differences on the same shots", tables[1:]),
             checks_section(judgements),
             Section("training", "Training", charts=tuple(training_charts([("outcome", curves)]))),
             *([Section("published", "Published values", published)] if published else []),
@@ -105,31 +104,17 @@ def main_text(scores: Sequence[ShotScore], cfg: CompletedOutcome) -> str:
     )
 
 
-def seed_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> Table:
-    """Return every metric of every row and seed."""
-    weak = undertrained_rows(judgements, SHOT_MODELS)
-    values = {(score.row, score.seed, score.metric): Value(score.value, score.low, score.high) for score in scores}
-    seeds = sorted({score.seed for score in scores if score.seed is not None})
-    lines: tuple[tuple[Cell, ...], ...] = tuple(
-        (marked(method.name, method.id, weak), str(seed), *(values[method.id, seed, metric] for metric in SHOT_METRICS))
-        for method in SHOT_ROWS
-        for seed in seeds
-        if (method.id, seed, "accuracy") in values
-    )
-    return Table("Each seed", ("row", "seed", *HEADERS.values()), lines)
-
-
 def contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
-    """Return the paired differences."""
+    """Return the paired differences, mean over the seeds."""
     lines = tuple(
         (
             f"{SHOT_NAMES[pair.row]} − {SHOT_NAMES[pair.against]}",
-            "mean" if pair.seed is None else str(pair.seed),
             Value(pair.difference, pair.low, pair.high, is_signed=True),
         )
         for pair in contrasts
+        if pair.seed is None
     )
-    return Table("Differences", ("difference", "seed", "points"), lines, "Points of accuracy, intervals over takes.")
+    return Table("Differences", ("difference", "points"), lines, "Points of accuracy, intervals over takes.")
 
 
 def published_table() -> Table:

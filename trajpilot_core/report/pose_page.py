@@ -30,9 +30,9 @@ class PoseResults:
     is_simulated: bool
     is_closed: bool
 
-    def of(self, row: str, against: str | None, seed: int | None, metric: str) -> Cell:
-        """Return one figure as a cell."""
-        place = (row, against, seed, metric)
+    def of(self, row: str, against: str | None, metric: str) -> Cell:
+        """Return one figure, mean over the seeds, as a cell."""
+        place = (row, against, None, metric)
         score = next((s for s in self.scores if (s.row, s.against, s.seed, s.metric) == place), None)
         return NOTHING if score is None else Value(score.value, score.low, score.high, is_signed=against is not None)
 
@@ -56,14 +56,13 @@ class PoseResults:
 
 def documents(results: PoseResults) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    tables = (main_table(results), seed_table(results))
+    table = main_table(results)
     title = f"Pose sources on {'a simulated world' if results.is_simulated else 'recorded takes'}"
     page = Page(
         title,
         f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover",
         [
-            Section("rows", "Trained on one source, tested with another", tables[:1], text=main_text(results)),
-            Section("seeds", "Each seed", tables[1:]),
+            Section("rows", "Trained on one source, tested with another", (table,), text=main_text(results)),
             checks_section(results.judgements),
         ],
         results.facts,
@@ -72,11 +71,11 @@ def documents(results: PoseResults) -> dict[str, bytes]:
     )
     return page.documents(
         ("pose_sources.html", "pose_sources.json", "pose_sources.tex"),
-        tables,
+        (table,),
         title,
         scores=records(results.scores),
         judgements=records(results.judgements),
-        table=tables[0].json(),
+        table=table.json(),
     )
 
 
@@ -87,7 +86,7 @@ def verdict(results: PoseResults) -> str:
     (of_files, video, raw, *_), weak = results.rows, results.weak
     same = marked(of_files.name, of_files.model, weak)
     differences = [
-        f"{marked(row.name, row.model, weak)} − {same}: {results.of(row.name, row.against, None, 'mid')}"
+        f"{marked(row.name, row.model, weak)} − {same}: {results.of(row.name, row.against, 'mid')}"
         for row in (video, raw)
     ]
     return f"Points of {results.names[0]}: {'; '.join(differences)}."
@@ -100,8 +99,8 @@ def main_table(results: PoseResults) -> Table:
     weak = results.weak
     lines: list[tuple[Cell, ...]] = []
     for row in results.rows:
-        cells: list[Cell] = [results.of(row.name, None, None, metric) for metric in POSE_METRICS]
-        cells += ["" if row.against is None else results.of(row.name, row.against, None, "mid"), row.against or ""]
+        cells: list[Cell] = [results.of(row.name, None, metric) for metric in POSE_METRICS]
+        cells += ["" if row.against is None else results.of(row.name, row.against, "mid"), row.against or ""]
         if paper:
             cells += [paper.get((row.published or "", name), "") for name in ("Mid mAcc", "Full mAcc")]
         lines.append((marked(row.name, row.model, weak), *cells))
@@ -120,14 +119,3 @@ def main_text(results: PoseResults) -> str:
         "takes, mean of the seeds. Every row is given the true middle trajectories of the source it is tested with. "
         "The mixture contains every window twice, so it takes twice the steps; the row below it, as many as the others."
     )
-
-
-def seed_table(results: PoseResults) -> Table:
-    """Return both metrics of each seed."""
-    seeds = sorted({score.seed for score in results.scores if score.seed is not None})
-    lines = tuple(
-        (row.name, str(seed), *(results.of(row.name, None, seed, metric) for metric in POSE_METRICS))
-        for row in results.rows
-        for seed in seeds
-    )
-    return Table("Seeds", ("trained -> asked", "seed", *results.names), lines)

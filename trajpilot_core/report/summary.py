@@ -19,8 +19,6 @@ from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import DAGGER, LEGEND, SIGNS, Table, Value
 from trajpilot_core.report.verdict import opening_table, verdict_of
 
-NEXT_TO_IT = "Next to it: JSON, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
-
 PRINTED = 2
 """Metrics in the terminal."""
 
@@ -43,7 +41,7 @@ def summary(committed: Committed, stage: str, address: str) -> str:
     parts = [
         f"**{warning}**" if warning else "",
         literal(brief.verdict),
-        f"Full page: {literal(address)}. {NEXT_TO_IT}",
+        f"Full page: {literal(address)}. Next to it: JSON and LaTeX tables.",
         *(table.markdown().strip() for table in brief.tables),
         f"### Checks\n\n{held} of {len(brief.checks)} hold. The demo's, and those that do not hold:",
         "\n".join(f"- {SIGNS[check.verdict]} {literal(check.check)}: **{check.verdict}**" for check in checks),

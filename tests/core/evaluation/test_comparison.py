@@ -176,7 +176,7 @@ def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path:
 def test_horizons_of_one_run_only_are_omitted_and_listed() -> None:
     short = SCORES.filter(pc.less(SCORES["horizon"], pc.max(SCORES["horizon"])))
     found = pair(SCORES, short, CFG)
-    assert found.horizons_left == (pc.max(SCORES["horizon"]).as_py(),)
+    assert found.of_one == (f"H={pc.max(SCORES['horizon']).as_py()}",)
     assert found.n_takes == 14
     assert {row[:3] for row in figures(found).values()} == {(0.0, 0.0, 0.0)}
 

@@ -1,6 +1,5 @@
 """A declared row is found wherever rows are shown, scored, bounded or checked; an undeclared one is refused."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from report_page import Reader
 from right_predictions import predictions_of
 from rows_fixture import METHOD, listed
 from synthetic_corpus import SKILL, corpus, predictions
@@ -55,9 +55,8 @@ class Made:
         return self.page().split(f'<section id="{id_}"')[1].split("</section>")[0]
 
     def cells(self, table: str) -> list[str]:
-        """Keys of the toy's cells in a table of report.json."""
-        tables = {t["id"]: t for t in json.loads(self.report.documents["report.json"])["tables"]}
-        return [cell["key"] for cell in tables[table]["cells"] if cell["key"].startswith("toy|")]
+        """Keys of the toy's cells in a table of the page."""
+        return [key for id_, key in Reader(self.page()).cells if id_ == f"t-{table}" and key.startswith("toy|")]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.results import Headroom
 from schemas.vlm import EndpointScore, VlmConfig
-from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.paper.published import (
@@ -33,7 +32,7 @@ from trajpilot_core.paper.published import (
 )
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import DASH, NOTHING
-from trajpilot_core.studies.paper_tables.base import IN_SMALL, PaperRun, addresses
+from trajpilot_core.studies.paper_tables.base import PaperRun, addresses
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.figures.base import undrawn
@@ -176,45 +175,29 @@ def test_an_untuned_recogniser_fills_no_line_of_a_tuned_one(adapter: str) -> Non
     assert shown["Endpoint R@1"] == ("50.00" if adapter else NOTHING)
 
 
-def of_recipe(recipe: str, name: str, *rows: str) -> PaperRun:
-    """An atomic run of a recipe, with further rows; all of its numbers are those of its name."""
+def named(name: str, *rows: str) -> PaperRun:
+    """An atomic run with further rows; all of its numbers are those of its name."""
     run = an_atomic_run(name=name)
     metrics = [one.replace(value=float(len(name))) for one in run.results.metrics]
     metrics += [one.replace(variant=row) for row in rows for one in metrics if one.variant == "scorer"]
-    last = LastRun(config=PipelineConfig(), data_root="", device="cpu", recipe=recipe)
-    return replace(run, results=results_of(metrics, []), last=last, read=lambda *at: None)
+    return replace(run, results=results_of(metrics, []), read=lambda *at: None)
 
 
-def test_each_label_takes_its_cells_from_the_root_whose_recipe_computes_it() -> None:
+def test_the_first_root_with_a_number_for_a_cell_fills_it() -> None:
     """Refused before: `atomic_anticipation` has the rows of `atomic`, too."""
-    asked = of_recipe("vlm_sft", "runs/v", "qwen_zs", "anticipation_qwen_zs")
-    blind = of_recipe("demo_anticipation", "runs/blind", *(f"anticipation_{row}" for row in ("no_traj", "scorer")))
-    plain = of_recipe("demo", "runs/plain-")
-    for runs in ([asked, blind, plain], [plain, blind, asked]):
-        from_root = {(cell.table, cell.row): cell.value for cell in cells_of(runs)}
-        lengths = {name: float(len(run.name)) for name, run in (("v", asked), ("blind", blind), ("plain", plain))}
-        assert from_root[ATOMIC, "scorer"] == from_root[GOAL_SEEN, "oracle"] == lengths["plain"]
-        assert from_root[ATOMIC, "qwen_zs"] == from_root[ANTICIPATION, "anticipation_qwen_zs"] == lengths["v"]
-        assert from_root[ANTICIPATION, "anticipation_scorer"] == lengths["blind"]
-    assert {cell.value for cell in cells_of([blind]) if cell.table == ATOMIC} == {lengths["blind"]}, "it is alone"
+    plain = named("runs/plain-")
+    blind = named("runs/blind", *(f"anticipation_{row}" for row in ("no_traj", "scorer")))
+    asked = named("runs/v", "qwen_zs", "anticipation_qwen_zs")
+    filled = {(cell.table, cell.row): cell.value for cell in cells_of([plain, blind, asked])}
+    assert filled[ATOMIC, "scorer"] == filled[GOAL_SEEN, "oracle"] == float(len(plain.name))
+    assert filled[ATOMIC, "qwen_zs"] == filled[ANTICIPATION, "anticipation_qwen_zs"] == float(len(asked.name))
+    assert filled[ANTICIPATION, "anticipation_scorer"] == float(len(blind.name))
+    assert {cell.value for cell in cells_of([blind, plain]) if cell.table == ATOMIC} == {float(len(blind.name))}
 
 
-def test_runs_that_fill_no_table_or_the_same_one_are_refused() -> None:
+def test_a_run_that_fills_no_table_is_refused() -> None:
     with pytest.raises(InputError, match="other is a run on epic_kitchens and fills no table of the paper"):
         cells_of([replace(an_atomic_run(name="other"), dataset="epic_kitchens")])
-    with pytest.raises(
-        InputError, match=rf"runs/atomic .recipe unknown, .* and again .* number for {ATOMIC}; leave one"
-    ):
-        cells_of([an_atomic_run(), an_atomic_run(name="again")])
-    with pytest.raises(InputError, match=rf"runs/a .recipe atomic, .* runs/b .recipe atomic, .* number for {ATOMIC}"):
-        cells_of([of_recipe("demo", "runs/a"), of_recipe("atomic", "runs/b")])
-
-
-def test_every_experiment_on_a_simulated_world_stands_for_one_that_a_label_takes() -> None:
-    taken = {recipe for table in LABELS.values() for recipe in table.recipes}
-    demos = {name for name in RECIPES if name.startswith("demo")} - {"demo_planners"}
-    large = {"vlm_sft", "vlm_zero_shot", "epic_kitchens_patches"}
-    assert (set(IN_SMALL), set(IN_SMALL.values())) == (demos, taken - large | {"atomic_latent"})
 
 
 def test_the_list_of_commands_names_a_recipe_for_every_label_and_figure() -> None:

@@ -65,7 +65,7 @@ def document(tables: Sequence["Table"], note: str) -> str:
 
 
 def floating(label: str, table: "Table") -> str:
-    r"""Return a table as floats with caption and label; one longer than LINES is cut, above a rule where it has any."""
+    r"""Return a table as floats with caption and label; one longer than LINES is cut."""
     caption = latex_text(f"{table.title}. {table.note}".strip())
     lines = []
     for at, part in enumerate(_parts(table)):
@@ -79,17 +79,7 @@ def floating(label: str, table: "Table") -> str:
 
 
 def _parts(table: "Table") -> Iterator["Table"]:
-    """Cut a table into parts of at most LINES rows; blocks between rules are cut only where one is longer."""
-    begin = 0
-    for end in (*table.rules, len(table.rows)):
-        while end - begin > LINES:
-            inside = [rule for rule in table.rules if begin < rule <= begin + LINES]
-            cut = inside[-1] if inside else begin + LINES
-            yield _between(table, begin, cut)
-            begin = cut
-    yield _between(table, begin, len(table.rows))
-
-
-def _between(table: "Table", begin: int, end: int) -> "Table":
-    rules = tuple(rule - begin for rule in table.rules if begin < rule < end)
-    return replace(table, rows=table.rows[begin:end], rules=rules)
+    """Cut a table into parts of at most LINES rows."""
+    for begin in range(0, max(1, len(table.rows)), LINES):
+        rules = tuple(rule - begin for rule in table.rules if begin < rule < begin + LINES)
+        yield replace(table, rows=table.rows[begin : begin + LINES], rules=rules)

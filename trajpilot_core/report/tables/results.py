@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas.config import CompletedReport
 from schemas.results import Judgement, Metric
 from schemas.training import ClosedDecodingConfig
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
-from trajpilot_core.paper import published
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, grouped, marked, number, row_label, row_name
 
 EVERY_POOLING = ("none", "plain", "sample")
@@ -161,25 +159,17 @@ def all_tables(results: Results) -> list[Table]:
 
 
 def attribution_tables(results: Results) -> list[Table]:
-    """Return the tables of differences: the plain mean of the horizons, then the rest; empty without the rows."""
-    tables = []
-    for row in METHODS:
-        title = f"{row.name} minus the rows that show where its gain comes from, paired over takes"
-        tables += [
-            against(f"against-{row.id}", title, results, row, plain=True),
-            against(
-                f"against-{row.id}-horizons", f"{row.name}: the same differences per horizon", results, row, plain=False
-            ),
-        ]
-    return [table for table in tables if table.groups]
+    """Return the tables of differences that show where gains come from; empty without the rows."""
+    return [table for row in METHODS if (table := against(results, row)).groups]
 
 
-def against(id_: str, title: str, results: Results, row: Method, *, plain: bool) -> Table:
-    """Build a table of differences with one row per reference: the plain mean, or everything else.
+def against(results: Results, row: Method) -> Table:
+    """Build a table of differences, mean of the horizons, with one row per reference.
 
     A difference is undertrained if either side is.
     """
     questions = {reference: meaning for reference, meaning in row.against.items() if meaning}
+    columns = of_table("open")
 
     def rows(group: Sequence[Metric]) -> list[tuple[Cell, ...]]:
         by_cell = {(m.reference, m.metric): cell_of(m) for m in group}
@@ -187,7 +177,7 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
         return [
             (
                 row_label(reference, weak, f"minus {row_name(reference)}", meaning),
-                *(by_cell.get((reference, name), "") for name in of_table("open")),
+                *(by_cell.get((reference, name), "") for name in columns),
             )
             for reference, meaning in questions.items()
         ]
@@ -195,12 +185,10 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
     differences = (
         m
         for m in results.metrics
-        if m.variant == row.id
-        and m.reference in questions
-        and m.metric in of_table("open")
-        and (m.pooling == "plain") == plain
+        if (m.variant, m.pooling) == (row.id, "plain") and m.reference in questions and m.metric in columns
     )
-    return grouped(id_, title, of_table("open"), differences, rows)
+    title = f"{row.name} minus the rows that show where its gain comes from, paired over takes"
+    return grouped(f"against-{row.id}", title, columns, differences, rows)
 
 
 def absent_rows(results: Results) -> list[str]:
@@ -224,43 +212,14 @@ PANEL = ("M@1", "M@5", "MSeq")
 
 
 def anticipation_tables(results: Results) -> list[Table]:
-    """Return the tables; empty where no row of the run anticipates."""
-    if not any(method(variant).anticipates for variant in results.variants()):
-        return []
-    given_rows, masked_rows = (
-        tuple(published.ANTICIPATING[label].values()) for label in (published.GOAL_SEEN, published.GOAL_MASKED)
-    )
-    shown = [row for row in with_role("anticipation") if row not in masked_rows[::2]]  # those with goal dropout
-    every = (
+    """Return the table of the rows without a goal; empty where no row of the run anticipates."""
+    title = (
         "Anticipation, no goal is given: the steps between Start and Goal (M, the paper's Future), all steps (F, its "
         "Full), the steps after Start with the place of the Goal (A)"
     )
-    given = "Goal dropout, planning with the goal: the paper's Future (M)"
-    masked = "Goal dropout, anticipation without the goal: the paper's Future (M)"
-    specs = (
-        TableSpec("anticipation", every, shown, (*of_table("open"), *of_table("anticipation")), POOLINGS),
-        TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(published.FUTURE), POOLINGS),
-        TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(published.FUTURE), POOLINGS),
-    )
-    return filled_tables(results, specs)
-
-
-def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list[Table]:
-    """Return the paper's tables of a closed vocabulary; none for an open one.
-
-    Args:
-        cfg: whether labels are ranked by class heads, or answers are classes.
-    """
-    title, specs = f"Closed-vocabulary planning, {n_labels:,} labels", []
-    if cfg.has_heads:
-        specs += [
-            TableSpec("closed-overall", f"{title}: mean of the horizons", published.CLOSED_ROWS, OVERALL, ("plain",)),
-            TableSpec("closed-full", f"{title}: each horizon", published.CLOSED_ROWS, FULL, ("none",)),
-        ]
-    if cfg.is_closed:
-        title = "Classes of atomic descriptions: means over all windows"
-        specs.append(TableSpec("closed-panel", title, published.CLOSED_ROWS, PANEL, ("sample",)))
-    return filled_tables(results, specs)
+    columns = (*of_table("open"), *of_table("anticipation"))
+    shown = [row for row in results.variants() if method(row).anticipates]
+    return filled_tables(results, [TableSpec("anticipation", title, shown, columns, POOLINGS)])
 
 
 def head_settings(n_labels: int, bridge_weight: float, decoding: ClosedDecodingConfig) -> dict[str, float]:

@@ -190,13 +190,7 @@ class Table:
         return "\n".join([f"% {latex_text(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def json(self) -> JsonValue:
-        """Return the content: of a table of the report every value with its key, of a plain one header, note and cells.
-
-        Numbers are in full precision; infinite ones are null.
-        """
-        if self.groups:
-            cells = [_measured(cell, cell.metric) for cell in self.values() if cell.metric is not None]
-            return {"id": self.id, "title": self.title, "cells": finite(cells)}
+        """Return title, header, note and cells; numbers are in full precision, infinite ones are null."""
         numbers = ("value", "low", "high")
         rows: list[JsonValue] = [
             [
@@ -261,15 +255,8 @@ def finite(value: JsonValue) -> JsonValue:
     return [finite(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _measured(cell: Value, m: Metric) -> JsonValue:
-    """Return a figure of the evaluation as JSON."""
-    ends = cell.bracket.strip("[]") if math.isfinite(m.low) and math.isfinite(m.high) else ""
-    known: dict[str, JsonValue] = {name: getattr(m, name) for name in ("value", "low", "high", "n_takes", "n_windows")}
-    return {"key": key_of(m), "text": cell.text, "interval": ends, "best": cell.is_best, **known}
-
-
 def key_of(m: Metric) -> str:
-    """Return the name of a figure of the evaluation, the same in HTML and JSON."""
+    """Return the name of a figure of the evaluation in HTML."""
     return "|".join((m.variant, m.reference or "", m.pooling if m.horizon is None else str(m.horizon), m.metric))
 
 

@@ -26,21 +26,6 @@ DIGITS = 2
 JOINED = " / "
 """Between the numbers of one printed cell."""
 SIMULATED_RUNS = "SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers."
-IN_SMALL: Mapping[str, str] = {
-    "demo": "atomic",
-    "demo_closed": "atomic_closed",
-    "demo_anticipation": "atomic_anticipation",
-    "demo_latent": "atomic_latent",
-    "demo_keystep": "keystep",
-    "demo_goalstep": "goalstep",
-    "demo_egoper": "egoper",
-    "demo_poses": "keystep_poses",
-    "demo_epic_kitchens": "epic_kitchens",
-    "demo_basketball": "basketball",
-}
-"""Recipe of a simulated world -> the experiment of the paper that it is."""
-
-
 PRINTED: Mapping[str, str] = {
     "qwen_zs": "Qwen zero-shot",
     "qwen_sft_llm": "Qwen tuned + LLM",
@@ -105,14 +90,6 @@ class PaperRun:
     """All committed outputs."""
     last: LastRun | None = None
     """The last command on its root; None where that was not recorded."""
-    is_last: bool = True
-    """Its evaluation is the current one of the root, so that `last` is about it."""
-
-    @property
-    def experiment(self) -> str:
-        """The experiment of the paper whose recipe the run had; empty where that is not known."""
-        recipe = self.last.recipe if self.last is not None and self.is_last else ""
-        return IN_SMALL.get(recipe, recipe)
 
 
 def of_a_sample(run: PaperRun) -> bool:
@@ -170,14 +147,6 @@ class PaperTable:
     """Settings that differ from the recipe, as `--set` reads them."""
     void: tuple[tuple[str, str], ...] = ()
     """(row, metric) of the places that have no number in the paper either."""
-
-    def rank(self, run: PaperRun) -> int:
-        """Return the place of a run among those that can fill a cell: that of its experiment in `recipes`, or the last.
-
-        The run with the lowest rank fills it.
-        """
-        known = run.experiment in self.recipes
-        return self.recipes.index(run.experiment) if known else len(self.recipes)
 
     def table(self, cells: Sequence[PaperCell]) -> Table:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""

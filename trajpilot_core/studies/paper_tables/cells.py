@@ -29,7 +29,7 @@ RECIPE_HINT = "trajpilot run --recipe atomic, keystep, goalstep, egoper or atomi
 
 
 def read_run(root: str) -> PaperRun:
-    """Read the current evaluation of a root, or `ROOT@KEY`; without an evaluation, the current outputs of the stages.
+    """Read the current evaluation of a root; without an evaluation, the current outputs of the stages.
 
     Raises:
         InputError: there is no output, or an input of the evaluation is gone.
@@ -60,16 +60,15 @@ def read_run(root: str) -> PaperRun:
         table,
         Inputs(side.folder, "paper", {n: (s, e) for s, made in side.outputs.items() for n, e in made.entries.items()}),
         recall_run(side.folder.url),
-        is_last="@" not in root,
     )
 
 
 def _whole(root: str) -> Side:
     """Return an evaluation with the outputs made from the same inputs; without one, the current outputs of the root."""
-    if "@" not in root:
-        folder = open_folder(root if "://" in root else str(resolved(root)))
+    folder = open_folder(root if "://" in root else str(resolved(root)))
+    if current_manifest(folder, EVALUATION) is None:
         counts = _joined(folder, {})
-        if INGEST in counts and current_manifest(folder, EVALUATION) is None:
+        if INGEST in counts:
             return Side(root, folder, counts)
     side = open_side(root)
     lacking = [stage for stage in (INGEST, "predictor", "scorer", EVALUATION) if stage not in side.outputs]
@@ -103,42 +102,23 @@ def _dataset(side: Side, is_classes: bool) -> str:
 
 
 def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
-    """Return every cell of the paper's tables that the runs fill, label by label.
-
-    Of several runs with a number for a cell, the one fills it whose recipe comes first in those of the label.
+    """Return every cell of the paper's tables that the runs fill: of several with a number for a cell, the first.
 
     Raises:
-        InputError: a run fills none, two runs of one recipe have a number for one cell, or simulated and recorded runs
-            are mixed.
+        InputError: a run fills none, or simulated and recorded runs are mixed.
     """
     if len({run.is_simulated for run in runs}) > 1:
         kinds = ", ".join(f"{run.name} {'simulated' if run.is_simulated else 'recorded'}" for run in runs)
         raise InputError(
             f"simulated and recorded runs cannot share a table ({kinds}); write each kind to its own folder"
         )
-    offered = {table.label: [(run, cell) for run in runs for cell in table.cells(run)] for table in LABELS.values()}
-    able = {run.name for offers in offered.values() for run, _ in offers}
+    filled: dict[tuple[str, CellAddress], PaperCell] = {}
     for run in runs:
-        if run.name not in able:
+        cells = [cell for table in LABELS.values() for cell in table.cells(run)]
+        if not cells:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-    filled: list[PaperCell] = []
-    for label, offers in offered.items():
-        chosen: dict[CellAddress, tuple[PaperRun, PaperCell]] = {}
-        rank = LABELS[label].rank
-        for run, cell in sorted(offers, key=lambda offer: rank(offer[0])):  # stable: as the roots
-            first, _ = chosen.setdefault(cell.address, (run, cell))
-            if first is not run and rank(first) == rank(run):
-                recipes = ", ".join(LABELS[label].recipes)
-                raise InputError(
-                    f"{described(first)} and {described(run)} both have a number for {label}; "
-                    f"leave one out, or give a root of the first of its recipes ({recipes})"
-                )
-        filled += [cell for _, cell in chosen.values()]
-    return filled
-
-
-def described(run: PaperRun) -> str:
-    """Return the name of a run with its experiment and corpus."""
-    return f"{run.name} (recipe {run.experiment or 'unknown'}, {run.dataset})"
+        for cell in cells:
+            filled.setdefault((cell.table, cell.address), cell)
+    return list(filled.values())

@@ -9,7 +9,7 @@ from schemas.features import RELEASED_NOTE
 from schemas.results import Metric
 from trajpilot_core.paper.published import HORIZONS, published_of
 from trajpilot_core.report.tables.published import anticipation_for, comparisons, published_for
-from trajpilot_core.report.tables.results import Results, closed_tables, results_of
+from trajpilot_core.report.tables.results import Results, results_of
 
 
 def of(inputs: Tables) -> Results:
@@ -89,31 +89,10 @@ def test_without_a_goal_the_papers_future_and_full_stand_next_to_ours_on_its_rec
     assert "full per-horizon results of anticipation" in text
 
 
-# The tables of closed vocabularies, and the published values of their benchmarks.
+# The published values of closed benchmarks.
 
 
 CLOSED = CFG.replace(corpus="egoexo4d_keystep", has_heads=True)
-
-
-def test_class_heads_bring_both_layouts_of_the_paper_and_classes_its_panel(inputs: Tables) -> None:
-    overall, full = closed_tables(of(inputs), CLOSED, 375)
-    assert overall.header[1:] == ("SR", "Mid mAcc", "mIoU")
-    assert [group.title for group in overall.groups] == ["mean of the horizons"]
-    assert full.header[1:] == ("SR", "Mid mAcc", "mIoU", "ED")
-    assert [group.title for group in full.groups] == [f"H = {h}" for h in HORIZONS]
-    rows = [row[0].row for row in full.blocks()[0][1]]
-    assert set(rows) == {"no_traj", "scorer", "oracle"}, "rows that the paper has not stand elsewhere"
-    (panel,) = closed_tables(of(inputs), CFG.replace(is_closed=True), 72)
-    assert panel.header[1:] == ("M@1", "M@5", "MSeq")
-    assert [group.title for group in panel.groups] == ["mean over all windows"]
-    assert closed_tables(of(inputs), CFG, 72) == []
-
-
-def test_the_page_shows_them(few: Tables, page: Reader) -> None:
-    assert not any(table.startswith("t-closed") for table, _ in page.cells)
-    page = Reader(built(few, CLOSED).documents["report.html"].decode())
-    assert "Closed-vocabulary planning, " in "".join(page.text)
-    assert ("t-closed-full", "oracle||3|Mid mAcc") in page.cells
 
 
 def test_published_values_of_a_benchmark_are_its_own() -> None:

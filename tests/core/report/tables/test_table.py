@@ -114,11 +114,12 @@ def test_the_tables_of_the_report_compile(kept: Kept, tmp_path: Path) -> None:
 LONG = Table("t", ("row",), tuple((f"r{at}",) for at in range(200)), rules=(30, 60, 150))
 
 
-def test_a_long_table_is_cut_above_its_rules_and_keeps_every_row() -> None:
+def test_a_long_table_is_cut_and_keeps_every_row_and_rule() -> None:
     parts = [part for part in latex.floating("long", LONG).split(r"\begin{table*}") if part.strip()]
     starts = [part.split("\n\\midrule\n", 1)[1].split(" ")[0] for part in parts]
-    assert starts == ["r0", "r30", "r60", "r112", "r150"]
-    assert ["(continued)" in part for part in parts] == [False, *[True] * 4]
+    assert starts == ["r0", "r52", "r104", "r156"]
+    assert [part.count(r"\midrule") for part in parts] == [2, 2, 2, 1]
+    assert ["(continued)" in part for part in parts] == [False, *[True] * 3]
     assert len(re.findall(r"^r\d+ ", "\n".join(parts), re.MULTILINE)) == 200
 
 
