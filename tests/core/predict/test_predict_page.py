@@ -3,10 +3,12 @@
 import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from schemas.predict import FORMAT, Motion, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
-from trajpilot_core.predict.page import Scene, gate_said, render
+from trajpilot_core.predict.answers import Clips
+from trajpilot_core.predict.page import Scene, gate_said, head_paths, render
 from trajpilot_core.predict.run import name_of
 from trajpilot_core.report.gallery.pictures import Thumbnail
 from trajpilot_core.report.tables.table import row_name
@@ -20,6 +22,7 @@ HOSTILE = (
     "' onmouseover='alert(5)",
     "]]><script>alert(6)</script>",
 )
+MIDDLES = np.full((1, 16, 6), 0.01)
 
 
 def row(name: str, steps: tuple[PlanStep, ...], gate: tuple = (None,) * 3, **more: object) -> PlanRow:
@@ -64,8 +67,10 @@ def plan(text: str = "stirs", *, simulated: bool = True, opened: bool = True) ->
 
 
 def scene(of: Plan, *, opened: bool = True) -> Scene:
+    clips = Clips(np.zeros((2, 4), np.float16), np.full((2, 16, 6), 0.02, np.float32))
+    paths, caption = head_paths(clips, MIDDLES, of.nearest[0], opened)
     shot = (1.0, Thumbnail(None, "frames are switched off"))
-    return Scene((shot,) * 3, (shot,) * 3, 1.0, of.nearest[0], opened, (shot,) * 3)
+    return Scene((shot,) * 3, (shot,) * 3, 1.0, of.nearest[0], opened, (shot,) * 3, paths, "m", caption)
 
 
 class Seen(HTMLParser):
@@ -93,11 +98,18 @@ def test_a_page_of_recorded_data_is_not_marked_as_simulated() -> None:
     assert "SIMULATED" not in render(real, scene(real)).decode()
 
 
-def test_the_page_says_whether_the_retrieved_window_is_trusted() -> None:
+def test_a_trusted_window_is_named_and_its_path_joins_start_and_goal_and_an_untrusted_one_is_drawn_apart() -> None:
     trusted, closed = plan("sorts"), plan("sorts", opened=False)
     assert "The trusted window: sorts" in render(trusted, scene(trusted)).decode()
     page = render(closed, scene(closed, opened=False)).decode()
     assert "The nearest window (not trusted): sorts" in page
+    assert "no retrieved motion was used" in page
+    start, middle, goal = scene(plan()).paths
+    np.testing.assert_allclose(start.points_m[-1], middle.points_m[0])
+    np.testing.assert_allclose(middle.points_m[-1], goal.points_m[0])
+    assert [len(path.points_m) for path in (start, middle, goal)] == [17, 17, 17]
+    apart = scene(plan(opened=False), opened=False).paths
+    assert all(not path.points_m[0].any() for path in apart)
 
 
 def test_a_gate_with_an_unreachable_threshold_never_opens() -> None:
