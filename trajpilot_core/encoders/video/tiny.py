@@ -47,7 +47,8 @@ def write_tiny_checkpoint(path: Path, seed: int = SEED, *, has_predictor: bool =
         content["predictor"] = {WRAPPER + name: _draw(name, value, generator) for name, value in sorted(shapes.items())}
     try:
         torch.save({**content, "epoch": 0}, path)
-    except RuntimeError as error:  # how the library reports a failing disk
+    except RuntimeError as error:  # the library reports a failing disk without its cause, which a second write has
+        path.with_suffix(".probe").write_bytes(bytes(1 << 20))
         raise OSError(str(error).split("\n", 1)[0]) from error
 
 
