@@ -110,13 +110,9 @@ class Objects:
             raise FileNotFoundError(path)
         return entry
 
-    def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
+    def ls(self, path: str) -> list[dict[str, Any]]:
         """Return the objects and folders directly below a prefix."""
-        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=detail)))
-
-    def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
-        """Return every object below a prefix, by its path."""
-        return self._ask("list", path, lambda where: dict(self.system.find(where, detail=detail)))
+        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=True)))
 
     def cat_file(self, path: str) -> bytes:
         """Return a whole object."""
