@@ -51,11 +51,9 @@ log = logging.getLogger("trajpilot")
 
 @functools.cache
 def resolve_device(device: str) -> str:
-    """Return `cpu`, `cuda` or `cuda:<number>`.
+    """Return `cpu`, `cuda` or `cuda:<number>` for RunOptions.device.
 
-    Args:
-        device: RunOptions.device; auto chooses cuda where torch supports it and a GPU exists, and logs once where torch
-            supports it and no GPU exists.
+    auto chooses cuda where torch supports it and a GPU exists, and logs once where torch supports it and no GPU exists.
 
     Raises:
         InputError: cuda was requested and is not available, or the device is not supported.
@@ -65,7 +63,7 @@ def resolve_device(device: str) -> str:
         raise InputError(f"device {device}: {fault}")
     if device == "cpu":
         return "cpu"
-    n_gpus = gpu_count()
+    n_gpus = len(gpu_capabilities())
     if device == "auto":
         if not n_gpus and _torch_has_cuda():
             log.warning("device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU")
@@ -83,11 +81,6 @@ def resolve_device(device: str) -> str:
 def gpu_number(device: str) -> int:
     """Return the index of the visible GPU that `cuda` or `cuda:<number>` names."""
     return int(device.partition(":")[2] or 0)
-
-
-def gpu_count() -> int:
-    """Return how many GPUs torch can use here."""
-    return len(gpu_capabilities())
 
 
 @functools.cache
@@ -111,11 +104,7 @@ def _driver_devices() -> tuple[tuple[int, int], ...]:
 
 @functools.cache
 def gpu_has_bf16(device: str) -> bool:
-    """Return whether a GPU multiplies bf16 natively, and log once where not; an unlisted GPU counts as new.
-
-    Args:
-        device: `cuda` or `cuda:<number>`.
-    """
+    """Return whether a GPU (`cuda:<number>`) multiplies bf16 natively, and log once where not; an unlisted one does."""
     known, number = gpu_capabilities(), gpu_number(device)
     if number >= len(known) or known[number] >= BF16_FROM:
         return True
@@ -135,12 +124,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def resolve_precision(config: Config, device: str) -> Config:
-    """Return a stage's settings with `precision` resolved, also that of its training.
-
-    Args:
-        config: sub-record of PipelineConfig.
-        device: `cpu`, `cuda` or `cuda:<number>`.
-    """
+    """Return a stage's settings with `precision` resolved for a resolved device, also that of its training."""
     inside = ["train", *(name for kind, name in INSIDE.items() if isinstance(config, kind))]
     for name in inside:
         settings = getattr(config, name, None)
