@@ -56,16 +56,13 @@ class Outcome:
         """Return the counts in words: in shards, or in rows for a stage without shards."""
         if self.unit is None:
             done = "reused" if self.cached else "computed"
-            rows = f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
-            return f"{rows}{self._beside_the_paper()}"
+            stated = [row for row in self.counts if row.paper is not None]
+            same = sum(row.ours == row.paper for row in stated)
+            paper = f"; {same} of {len(stated)} counts equal the paper's" if stated else ""
+            return f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}{paper}"
         if not (self.reused or self.computed or self.removed or self.lost()):
             return f"no {self.unit} to compute"
         return f"reused {self.reused:,}, computed {self.computed:,}, removed {self.removed:,}, rejected {self.lost():,}"
-
-    def _beside_the_paper(self) -> str:
-        stated = [row for row in self.counts if row.paper is not None]
-        same = sum(row.ours == row.paper for row in stated)
-        return f"; {same} of {len(stated)} counts equal the paper's" if stated else ""
 
     def summary(self) -> list[dict[str, str | int | float]]:
         """Return table rows: rows in and out, one row per reject code with its meaning, units, time and speed."""
