@@ -45,10 +45,6 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
     """Return every setting of a configuration, group by group.
 
     An optional group that is absent (`alignment.pretrained`) counts as one setting with the value None.
-
-    Args:
-        config: the values.
-        stages: all stages by name, to find what a group makes stale.
     """
     defaults = values_of(PipelineConfig())
     listed = []
