@@ -11,7 +11,7 @@ from pathlib import Path
 from schemas.base import Record
 from schemas.config import FeatureConfig
 from schemas.events import CompletedActionToken, CompletedOutcome, ProbeConfig
-from schemas.places import device_fault
+from schemas.places import known_device
 from schemas.poses import CompletedPoseSources, Pi3Config, TrajectoryConfig
 from trajpilot_core.engine.stage import Config
 from trajpilot_core.errors import InputError
@@ -36,8 +36,6 @@ Runs in its own process, because a process that has touched the driver cannot fo
 """
 BF16_FROM = (8, 0)
 """Compute capability from which a GPU multiplies bf16 natively (Ampere); older ones emulate it."""
-FAST_BF16 = ("amx_bf16",)
-"""CPU flags with which bf16 is faster for our models (avx512_bf16 alone is half as fast as fp32 at width 128)."""
 INSIDE: dict[type[Record], str] = {
     TrajectoryConfig: "pi3",
     CompletedPoseSources: "predictor",
@@ -58,9 +56,10 @@ def resolve_device(device: str) -> str:
     Raises:
         InputError: cuda was requested and is not available, or the device is not supported.
     """
-    fault = device_fault(device)
-    if fault is not None:
-        raise InputError(f"device {device}: {fault}")
+    try:
+        known_device(device)
+    except ValueError as error:
+        raise InputError(f"device {device}: {error}") from error
     if device == "cpu":
         return "cpu"
     n_gpus = len(gpu_capabilities())
@@ -114,13 +113,11 @@ def gpu_has_bf16(device: str) -> bool:
 
 
 @functools.cache
-def cpu_flags() -> frozenset[str]:
-    """Return the CPU's feature flags; empty where the system does not list them."""
+def _cpu_has_fast_bf16() -> bool:
     listing = Path("/proc/cpuinfo")
-    if not listing.exists():
-        return frozenset()
-    lines = (line for line in listing.read_text(encoding="utf-8").splitlines() if line.startswith("flags"))
-    return frozenset(next(lines, "").split(":")[-1].split())
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
+    flags = next((line for line in lines if line.startswith("flags")), "").split(":")[-1].split()
+    return "amx_bf16" in flags  # avx512_bf16 alone is half as fast as fp32 for our models, at width 128
 
 
 def resolve_precision(config: Config, device: str) -> Config:
@@ -136,5 +133,5 @@ def resolve_precision(config: Config, device: str) -> Config:
         return config.replace(precision="fp32")  # unused there; the same key on every machine
     if device.startswith("cuda"):
         return config.replace(precision="bf16" if gpu_has_bf16(device) else "fp32")
-    fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)
+    fast = not isinstance(config, FeatureConfig | Pi3Config) and _cpu_has_fast_bf16()
     return config.replace(precision="bf16" if fast else "fp32")
