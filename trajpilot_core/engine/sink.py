@@ -103,7 +103,7 @@ class Sink:
 
     def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
         """Commit one shard immediately; if its input files changed meanwhile, one reject replaces its rows."""
-        self._asked_for(shard)
+        key = self._key_of(shard)
         changed = self.unstable(shard)
         if changed:
             detail = f"{', '.join(changed)} changed while the stage read it"
@@ -111,7 +111,21 @@ class Sink:
             rejects = [reject(self.stage, RejectCode.INPUT_UNSTABLE, shard, detail, n_units=n_in)]
             self.changed += changed
         check_balance(f"{self.stage}, shard {shard}", n_in, table.num_rows, rejects)
-        self.shards[shard] = self._commit_shard(shard, table, rejects, n_in, visible=not changed)
+        below = f"{SHARDS}/{key}"
+        data = write_data(self.folder, self.stage, below, "parquet", table_bytes(table), table.num_rows)
+        record = ShardRecord(
+            stage=self.stage,
+            key=key,
+            shard=shard,
+            entry=entry_of("table", [data]),
+            rejects=entry_of("table", [write_rejects(self.folder, self.stage, below, rejects)] if rejects else []),
+            n_in=n_in,
+            n_out=table.num_rows,
+            rejected=count_codes(rejects),
+        )
+        if not changed:
+            self.folder.replace(shard_path(self.stage, key), seal(record))
+        self.shards[shard] = record
         self.delivered(len(self.shards))
 
     @contextmanager
@@ -121,8 +135,7 @@ class Sink:
         Raises:
             InputError: input files changed meanwhile, so the model belongs to no single state of them.
         """
-        self._asked_for(shard)
-        key = self.shard_keys[shard]
+        key = self._key_of(shard)
         share = Sink(self.folder, self.stage, self.writes, f"{SHARDS}/{key}")
         yield share
         changed = self.unstable(shard)
@@ -147,29 +160,10 @@ class Sink:
         self.shards[shard] = record
         self.delivered(len(self.shards))
 
-    def _asked_for(self, shard: str) -> None:
+    def _key_of(self, shard: str) -> str:
         if shard not in self.shard_keys:
             raise StoreError(f"stage {self.stage} delivers the shard {shard!r}, which is not pending")
-
-    def _commit_shard(
-        self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
-    ) -> ShardRecord:
-        key = self.shard_keys[shard]
-        below = f"{SHARDS}/{key}"
-        data = write_data(self.folder, self.stage, below, "parquet", table_bytes(table), table.num_rows)
-        record = ShardRecord(
-            stage=self.stage,
-            key=key,
-            shard=shard,
-            entry=entry_of("table", [data]),
-            rejects=entry_of("table", [write_rejects(self.folder, self.stage, below, rejects)] if rejects else []),
-            n_in=n_in,
-            n_out=table.num_rows,
-            rejected=count_codes(rejects),
-        )
-        if visible:
-            self.folder.replace(shard_path(self.stage, key), seal(record))
-        return record
+        return self.shard_keys[shard]
 
     def _write(self, suffix: str, content: bytes, rows: int) -> FileEntry:
         return write_data(self.folder, self.stage, self.below, suffix, content, rows)
