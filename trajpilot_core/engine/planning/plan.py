@@ -136,7 +136,7 @@ def _waiting(context: PlanContext, stage: AnyStage, waits: Sequence[str]) -> Pla
     """Report what is certain about a stage whose inputs from the stages `waits` a run would recompute."""
     current, damage = _current(context, stage.name)
     forced = stage.name in context.run.force
-    certain = [*_forced(context, stage), *damage]
+    certain = [*(["forced"] if forced else []), *damage]
     if current is not None:
         certain += context.reasons(stage, current, waits)
     state: Freshness = "missing" if current is None and not damage else "stale" if certain else "unknown"
@@ -160,13 +160,11 @@ def _current(context: PlanContext, stage: str) -> tuple[Manifest | None, list[st
         return None, [str(error)]
 
 
-def _forced(context: PlanContext, stage: AnyStage) -> list[str]:
-    return ["forced"] if stage.name in context.run.force else []
-
-
 def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
-    """Compare a stage whose inputs exist with its output."""
-    (current, damage), why = _current(context, stage.name), _forced(context, stage)
+    """Compare a stage whose inputs exist with its output, and count what it would reuse and compute."""
+    current, damage = _current(context, stage.name)
+    forced = stage.name in context.run.force
+    why = ["forced"] if forced else []
     state: Freshness = "missing" if current is None and not damage else "stale"
     try:
         resolved = resolve_stage(context.folder, stage, context.config, context.run, context.stages, context.current)
@@ -185,25 +183,17 @@ def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
         if not why and not causes and current.key == work.key:
             return PlanRow(stage.name, "fresh", "nothing changed", 0, "exactly", work.n_units, current=current)
         why += causes
-    return _stale(context, work, current, state, unread, why)
-
-
-def _stale(
-    context: PlanContext, work: KeyedStage, current: Manifest | None, state: Freshness, unread: set[str], why: list[str]
-) -> PlanRow:
-    """Count what a stage that is not fresh would reuse and compute."""
-    name, n_units = work.resolved.stage.name, work.n_units
-    forced = name in context.run.force
+    n_units = work.n_units
     done = 0 if forced else _done(context.folder, work, unread)
     if done == n_units:
-        is_whole = work.resolved.stage.shard_by is None
-        why = [*why, "an earlier output matches" if is_whole else "all shards exist, only the manifest is rewritten"]
-    needs = _needs(context, work.resolved.stage, n_units - done)
+        is_whole = stage.shard_by is None
+        why.append("an earlier output matches" if is_whole else "all shards exist, only the manifest is rewritten")
+    needs = _needs(context, stage, n_units - done)
     # a touched file may prove unchanged, and so match what the stage finished before
-    finished = keys_of(context.folder, name) or context.folder.names(f"{stage_folder(name)}/{SHARDS}")
+    finished = keys_of(context.folder, stage.name) or context.folder.names(f"{stage_folder(stage.name)}/{SHARDS}")
     bound: CountBound = "at most" if unread and not forced and finished else "exactly"
     text = "; ".join(why) or "inputs changed"
-    return PlanRow(name, state, text, n_units - done, bound, done, needs=needs, current=current)
+    return PlanRow(stage.name, state, text, n_units - done, bound, done, needs=needs, current=current)
 
 
 def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> int:
