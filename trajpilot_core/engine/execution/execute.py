@@ -53,8 +53,6 @@ from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import Inputs
 
 __all__ = ["Outcome", "execute"]
-COUNTS = "counts"
-"""Entry of counts that are shown with those of the stage (schemas/annotation.py: CorpusCount)."""
 LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
 """Libraries whose versions a manifest records: they can change the last digit of a result."""
 
@@ -168,7 +166,7 @@ def _run_record(work: KeyedStage, done: Computed, removed: int, clock: float, pe
 def _outcome(
     folder: Folder, stage: AnyStage, manifest: Manifest, reused: int, computed: int, removed: int, clock: float
 ) -> Outcome:
-    counted, base = manifest.entries.get(COUNTS), stage_folder(stage.name)
+    counted, base = manifest.entries.get("counts"), stage_folder(stage.name)
     tables = [read_table(verified_bytes(folder, base, file)) for file in (counted.files if counted else ())]
     return Outcome(
         ref=ref_of(folder, manifest),

@@ -25,8 +25,6 @@ from trajpilot_core.errors import InputError
 
 LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
 """Seconds between two samples: at least, at most, and in units of the duration of a sample."""
-BLOCK_BYTES = 512
-"""Unit of st_blocks."""
 
 
 @dataclass(frozen=True)
@@ -211,5 +209,5 @@ def scratch_bytes(run: RunOptions, stage: str) -> int:
             for place, _, names in os.walk(folder):
                 for name in names:
                     with suppress(OSError):  # removed meanwhile
-                        total += os.lstat(f"{place}/{name}").st_blocks * BLOCK_BYTES
+                        total += os.lstat(f"{place}/{name}").st_blocks * 512
     return total
