@@ -74,11 +74,7 @@ def open_system(location: Location) -> "Objects":
 
 @lru_cache(maxsize=64)
 def _require_answer(opened: "Objects", location: Location) -> None:
-    """Check once that a store answers; whether the address exists and may be read is checked by its readers.
-
-    Raises:
-        InputError: it does not answer, or the client finds no credentials.
-    """
+    """Check once that a store answers; whether the address exists and may be read is checked by its readers."""
     try:
         opened.info(location.path)
     except FileNotFoundError:

@@ -65,7 +65,9 @@ class Outcome:
     def summary(self) -> list[dict[str, str | int | float]]:
         """Return table rows: rows in and out, one row per reject code with its meaning, units, time and speed."""
         rows = [_row("rows in", self.n_in, "read by the stage"), _row("rows out", self.n_out, "written by it")]
-        rows += [_reject(RejectCode(code), n) for code, n in self.rejected.items()]
+        did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}  # only a drop costs rows
+        for code, n in self.rejected.items():
+            rows.append(_row(f"{did[RejectCode(code).severity]}: {code}", n, RejectCode(code).meaning))
         rows += [_row(row.what, row.ours, _paper(row)) for row in self.counts]
         if self.unit is None:
             rows += [
@@ -96,12 +98,6 @@ def _paper(row: CorpusCount) -> str:
     if row.paper == row.ours:
         return "as in the paper"
     return f"the paper has {row.paper:,}" + (f"; ours depends on {row.setting}" if row.setting else "")
-
-
-def _reject(code: RejectCode, n: int) -> dict[str, str | int | float]:
-    """Return the row of a reject code; a drop costs rows, a repair or a warning none."""
-    did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}[code.severity]
-    return _row(f"{did}: {code.value}", n, code.meaning)
 
 
 def units_lost(rejected: Mapping[str, int]) -> int:
