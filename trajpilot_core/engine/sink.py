@@ -18,9 +18,6 @@ from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, wr
 from trajpilot_core.store.parquet import open_parquet, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import Tensors, tensors_bytes
 
-ABOUT = "about.json"
-"""File of facts about all models of an entry."""
-
 
 @dataclass
 class Sink:
@@ -83,7 +80,7 @@ class Sink:
         self._claim(name)
         files = self.written.pop(name, {})
         facts = joined(self.stage, [self.about.pop(name, {}), about])
-        first = self._write(ABOUT, canonical_json({**facts}).encode(), 0)
+        first = self._write("about.json", canonical_json({**facts}).encode(), 0)
         self.entries[name] = entry_of("models", [first, *(files[key] for key in sorted(files))])
 
     def document(self, name: str, content: bytes) -> None:

@@ -24,7 +24,6 @@ from trajpilot_core.store.locations import parse_location
 
 log = logging.getLogger("trajpilot")
 POLL_S = 0.2
-LOCK = ".lock"
 GC_WAIT_S = 600.0
 """How long a stage waits while `gc` runs."""
 IN_USE = ".in-use"
@@ -38,7 +37,7 @@ def root_lock(root: str, wait_s: float) -> AbstractContextManager[None]:
         StoreError: another run still has the lock, or the root cannot be locked.
     """
     busy = f"{root} is in use by HOLDER; wait for it, end it, or use another --root"
-    return _locked(root, LOCK, fcntl.LOCK_EX, wait_s, busy, is_required=True)
+    return _locked(root, ".lock", fcntl.LOCK_EX, wait_s, busy, is_required=True)
 
 
 def stage_lock(root: str, stage: str) -> AbstractContextManager[None]:

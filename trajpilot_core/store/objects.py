@@ -39,7 +39,6 @@ SINGLE_PUT_BYTES = 5 * 2**30
 """Files below this are one PUT, so that a killed writer leaves no parts behind (Amazon S3 allows no larger one)."""
 SLOWEST_BYTES_S = 100_000
 """A PUT may take the limit of an answer, plus its size at this rate."""
-CHUNK = 2**20
 
 
 def open_system(location: Location) -> "Objects":
@@ -158,7 +157,7 @@ async def _sha256(body: Any) -> str:
     """Hash the body of an answer; the client compares its size and checksum at the end."""
     sha256 = hashlib.sha256()
     async with body:
-        while chunk := await body.read(CHUNK):
+        while chunk := await body.read(2**20):
             sha256.update(chunk)
     return sha256.hexdigest()
 
