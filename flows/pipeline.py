@@ -4,7 +4,7 @@ The arrows of the UI show which stages each reads.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +21,6 @@ from trajpilot_core.errors import StagesFailedError, TrajPilotError
 from trajpilot_core.stages import EVERY_STAGE, selected
 
 LOG = logging.getLogger("trajpilot")
-States = dict[str, State[ArtifactRef]]
 
 
 def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
@@ -30,41 +29,25 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
     A stage that failed or does not run is logged immediately; those that do not read it still run.
 
     Raises:
-        StagesFailedError: stages failed; those that do not depend on them were finished first.
+        StagesFailedError: stages failed; names each, and those that did not run because of it. Those that do not depend
+            on them were finished first.
         RuntimeError: the same, with a bug of the program among the causes.
     """
     after = upstream({name: stage.under(config) for name, stage in EVERY_STAGE.items()}, names)
-    ended = States()
+    ended: dict[str, State[ArtifactRef]] = {}
+    errors: dict[str, Exception] = {}
     for name in names:
         state = ended[name] = stage_state(name, config, run, [ended[other] for other in after[name]])
         if state.name == NOT_RUN:
             missing = ", ".join(other for other in after[name] if not ended[other].is_completed())
             LOG.error("%-13s not run: it reads %s", name, missing)
         elif not state.is_completed():
-            error = error_of(state)
-            LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error)
-    raise_failures(ended)
-    return {name: state.result() for name, state in ended.items()}
-
-
-def error_of(state: State[ArtifactRef]) -> Exception:
-    """Return the error of a failed stage."""
-    error = state.result(raise_on_failure=False)
-    return error if isinstance(error, Exception) else RuntimeError(state.message or state.name)
-
-
-def raise_failures(ended: Mapping[str, State[ArtifactRef]]) -> None:
-    """Raise one error that names each failed stage, and those that did not run because of it.
-
-    Raises:
-        StagesFailedError: stages failed, for reasons that a user can act on.
-        RuntimeError: stages failed, and one of the causes is a bug of the program.
-    """
-    bad = {name: state for name, state in ended.items() if not state.is_completed()}
-    errors = {name: error_of(state) for name, state in bad.items() if state.name != NOT_RUN}
+            error = state.result(raise_on_failure=False)
+            errors[name] = error if isinstance(error, Exception) else RuntimeError(state.message or state.name)
+            LOG.error("%-13s failed: %s: %s", name, type(errors[name]).__name__, errors[name])
     if not errors:
-        return
-    not_run = [name for name in bad if name not in errors]
+        return {name: state.result() for name, state in ended.items()}
+    not_run = [name for name, state in ended.items() if state.name == NOT_RUN]
     message = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
     message += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
     faults = [error for error in errors.values() if not isinstance(error, TrajPilotError | OSError)]

@@ -10,7 +10,7 @@ from typing import Any
 from prefect import Flow, flow
 
 from flows.pipeline import run_name
-from schemas.artifacts import ArtifactRef, ShardGroup
+from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.group_runs import group_deployments
 from tasks.stage import PAGES, group_output, place_report, stage_output
@@ -35,25 +35,14 @@ def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef
 
 
 @cache
-def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Build the flow of one declared stage."""
-    return flow(name=stage.replace("_", "-"), flow_run_name=run_name, persist_result=False)(stage_body(stage))
-
-
-@cache
-def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
-    """Build the flow that computes a group of shards of one stage; `name`: of its deployment."""
-    about = "Compute a group of shards; started by a run of the stage."
-    return flow(name=name, description=about, persist_result=False)(group_output)
-
-
 def __getattr__(name: str) -> Flow[..., Any]:
     """Return the flow of a stage of the list, or that of its groups. Deployed, it is loaded from deployed.py."""
-    if name in EVERY_STAGE:
-        return stage_flow(name)
     deployment = name.replace("_", "-")
+    if name in EVERY_STAGE:
+        return flow(name=deployment, flow_run_name=run_name, persist_result=False)(stage_body(name))
     if any(deployment in group_deployments(stage) for stage in EVERY_STAGE.values()):
-        return group_flow(deployment)
+        about = "Compute a group of shards; started by a run of the stage."
+        return flow(name=deployment, description=about, persist_result=False)(group_output)
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}: no such stage, and no stage has groups so named"
     )

@@ -18,13 +18,13 @@ BOUNDS = {
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def model_title(model: type) -> str:
+def _model_title(model: type) -> str:
     """Return the title of a record in forms: its name in words, `RunOptions` as `Run options`."""
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__)
     return words.strip().removesuffix(" config").capitalize()
 
 
-def for_forms(schema: dict[str, Any]) -> None:
+def _for_forms(schema: dict[str, Any]) -> None:
     """Number the fields, because databases do not keep the order of JSON keys, and write bounds in words.
 
     Without this, forms show neither the order nor the bounds. A docstring of several lines becomes one line.
@@ -52,8 +52,8 @@ class Record(BaseModel):
         extra="forbid",
         use_attribute_docstrings=True,
         field_title_generator=lambda name, info: name,  # in forms as in errors and `--set`
-        model_title_generator=model_title,
-        json_schema_extra=for_forms,
+        model_title_generator=_model_title,
+        json_schema_extra=_for_forms,
     )
 
     def replace(self, **changes: object) -> Self:
@@ -68,8 +68,7 @@ class Record(BaseModel):
     def values(self, *, only_set: bool = False) -> dict[str, Any]:
         """Return the fields, nested records as dictionaries, including those that `content` may omit.
 
-        Args:
-            only_set: leave out fields that were not given a value when the record was built.
+        `only_set` leaves out fields that were not given a value when the record was built.
         """
         names = [name for name in type(self).model_fields if not only_set or name in self.model_fields_set]
         fields = {name: getattr(self, name) for name in names}
@@ -90,11 +89,7 @@ def canonical_json(value: JsonValue) -> str:
 
 
 def canonical_object(texts: Mapping[str, str]) -> str:
-    """Return the canonical JSON of an object from that of its values, so that shared values are serialised once.
-
-    Args:
-        texts: key -> canonical JSON of its value.
-    """
+    """Return the canonical JSON of an object from that of its values, so that shared values are serialised once."""
     return f"{{{','.join(f'{_quoted(key)}:{texts[key]}' for key in sorted(texts))}}}"
 
 

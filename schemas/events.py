@@ -13,14 +13,12 @@ from schemas.base import Record
 from schemas.features import FeatureConfig
 from schemas.training import IntervalConfig, PredictorConfig, ScorerConfig, TrainConfig
 
-ProbeTokens = Literal["temporal", "full"]
-
 
 class ProbeConfig(Record):
     """A probe on the tokens of the frozen encoder: a grid of trainings per seed, from which dev selects one. Source:
     docs/decisions/epic-probe.md."""
 
-    tokens: ProbeTokens | None = None
+    tokens: Literal["temporal", "full"] | None = None
     """temporal: what the stage features keeps, one token a tubelet: another protocol than the published one, for small
     machines; full: every patch, and the patches of the tubelet that is predicted, encoded from the videos in every
     epoch (docs/scale.md states what it takes); None: no probe."""

@@ -26,15 +26,14 @@ def holds_login(place: str) -> bool:
     return re.search(LOGIN, place) is not None
 
 
-def without_login(place: str) -> str:
-    """Return the address if it contains no login; else raise pydantic's error, which does not repeat it."""
+def _without_login(place: str) -> str:
     if holds_login(place):
-        raise PydanticCustomError(LOGIN_INSIDE, REFUSED)
+        raise PydanticCustomError(LOGIN_INSIDE, REFUSED)  # which does not repeat it
     return place
 
 
 Place = Annotated[
-    str, AfterValidator(without_login), WithJsonSchema({"type": "string", "pattern": f"^(?!.*({LOGIN}))"})
+    str, AfterValidator(_without_login), WithJsonSchema({"type": "string", "pattern": f"^(?!.*({LOGIN}))"})
 ]
 """An address; forms and servers reject one with a login before storing it."""
 
@@ -51,21 +50,16 @@ class OtherRun(Record):
 DEVICES = r"^(auto|cpu|cuda(:\d{1,2})?)$"
 
 
-def device_fault(device: str) -> str | None:
-    """Return why no run can use this device; None if one can, on a machine that has it."""
-    known = "no such device (GPUs of Apple and AMD are not supported); use auto, cpu, cuda, or cuda:1 and so on"
-    return None if re.fullmatch(DEVICES, device) else known
-
-
-def check_device(device: str) -> str:
-    """Return the device; ValueError if no run can use it."""
-    fault = device_fault(device)
-    if fault is not None:
-        raise ValueError(fault)
+def known_device(device: str) -> str:
+    """Return the device; ValueError if no run can use it, on any machine."""
+    if re.fullmatch(DEVICES, device) is None:
+        raise ValueError(
+            "no such device (GPUs of Apple and AMD are not supported); use auto, cpu, cuda, or cuda:1 and so on"
+        )
     return device
 
 
-DeviceName = Annotated[str, AfterValidator(check_device), Field(json_schema_extra={"pattern": DEVICES})]
+DeviceName = Annotated[str, AfterValidator(known_device), Field(json_schema_extra={"pattern": DEVICES})]
 
 PLUGIN = "plugin:"
 """Prefix of every plugin's name; no built-in name starts with it."""

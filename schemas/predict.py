@@ -17,24 +17,17 @@ FORMAT = 1
 """Version of the layout of plan.json."""
 
 
-def read_interval(text: str) -> tuple[float, float]:
-    """Return start and end of an interval such as `12.0-15.5`, seconds of video.
-
-    Raises ValueError: the text is not such an interval.
-    """
-    match = re.match(INTERVAL, text)
-    if match is None:
-        raise ValueError(f"{text!r} is no interval; write start and end in seconds of video, such as 12.0-15.5")
-    return float(match[1]), float(match[2])
-
-
 def _interval(text: str) -> str:
     """Return the text if it is an interval; else raise pydantic's error in our words."""
-    try:
-        read_interval(text)
-    except ValueError as error:
-        raise PydanticCustomError("interval", "{said}", {"said": str(error)}) from error
+    if re.match(INTERVAL, text) is None:
+        said = f"{text!r} is no interval; write start and end in seconds of video, such as 12.0-15.5"
+        raise PydanticCustomError("interval", "{said}", {"said": said})
     return text
+
+
+def _seconds(interval: str) -> tuple[float, float]:
+    start, end = interval.split("-")
+    return float(start), float(end)
 
 
 Interval = Annotated[str, AfterValidator(_interval), WithJsonSchema({"type": "string", "pattern": INTERVAL})]
@@ -76,12 +69,12 @@ class PlanQuery(Record):
     @property
     def start_s(self) -> tuple[float, float]:
         """Interval of the Start clip, seconds."""
-        return read_interval(self.start)
+        return _seconds(self.start)
 
     @property
     def goal_s(self) -> tuple[float, float]:
         """Interval of the Goal clip, seconds."""
-        return read_interval(self.goal)
+        return _seconds(self.goal)
 
 
 class RankedLabel(Record):

@@ -26,13 +26,9 @@ FAILED = "vlm:failed"
 """Placeholder for a label missing in an answer: no label has this name, so it is always wrong."""
 
 
-BY_DIGEST = re.compile(r"@[0-9a-f]{16,64}$")
-"""Suffix of a name that identifies weights: 16 or more digits of their sha256."""
-
-
 def tuned_name(adapter: str | None) -> str:
-    """Return the name of tuned weights if it ends in their digest; else empty, which counts as untuned."""
-    return adapter if adapter and BY_DIGEST.search(adapter) else ""
+    """Return the name of tuned weights if it ends in `@` and digits of their sha256; else empty: untuned."""
+    return adapter if adapter and re.search(r"@[0-9a-f]{16,64}$", adapter) else ""
 
 
 class VlmServer(Record):

@@ -121,7 +121,7 @@ class Board:
         """Check all runs, restart lost ones, and show progress."""
         self.polled = time.monotonic()
         with self.patience():
-            for row in self.unstarted()[: max(0, AHEAD - len(self.waiting()))]:
+            for row in self._unstarted()[: max(0, AHEAD - len(self.waiting()))]:
                 row.run_id = self.runs.start(row.group, len(row.failures) + 1)
             self.look()
             self.show()
@@ -168,13 +168,12 @@ class Board:
         """Return the groups with a run that no worker has begun."""
         return [row for row in self.rows if row.is_open and row.run_id is not None and row.seen.stage == "waiting"]
 
-    def unstarted(self) -> list[Row]:
-        """Return the groups without a run."""
+    def _unstarted(self) -> list[Row]:
         return [row for row in self.rows if row.is_open and row.run_id is None and not row.here]
 
     def last_waiting(self) -> Row | None:
         """Return the last group that no worker has begun; lost ones are restarted first."""
-        fresh = [row for row in self.unstarted() if not row.failures]
+        fresh = [row for row in self._unstarted() if not row.failures]
         return max([*self.waiting(), *fresh], key=lambda row: row.group.number, default=None)
 
     def compute_here(self, row: Row) -> None:

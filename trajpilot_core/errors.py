@@ -74,11 +74,9 @@ CHECKOUT = Path(__file__).parents[1]
 
 
 def command(*words: str, program: str = "trajpilot") -> str:
-    """Format a command for a new shell: with the path of its program, quoted where needed.
+    """Format a command for a new shell: with the path of a program next to this Python, quoted where needed.
 
-    Args:
-        words: its arguments; format folders with `shown`.
-        program: one that is installed next to this Python.
+    Format folders among the words with `shown`.
     """
     installed = Path(sys.executable).absolute().parent / program
     return shlex.join([shown(installed) if installed.exists() else program, *words])

@@ -44,12 +44,9 @@ def parse_json(
     *,
     object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
-    """Parse JSON.
+    """Parse the document `where`; bytes are UTF-8 without a byte order mark.
 
-    Args:
-        text: the whole document; bytes are UTF-8 without a byte order mark.
-        where: its name, for the message.
-        object_pairs_hook: as in `json.loads`; an InputError that it raises is passed on.
+    `object_pairs_hook` is that of `json.loads`; an InputError that it raises is passed on.
 
     Raises:
         NoJsonError: it is not JSON; with the byte offset.
@@ -92,11 +89,7 @@ def read_text(path: Path) -> str:
 
 
 def check_value(value: object, where: str) -> None:
-    """Refuse a value that no setting can have, so that later code need not expect it.
-
-    Args:
-        value: as read from JSON or the command line.
-        where: its setting, for the message.
+    """Refuse a value of the setting `where` that no setting can have, so that later code need not expect it.
 
     Raises:
         InputError: over LEVELS levels, an integer of over 64 bits, infinity or NaN, a NUL or a surrogate.
@@ -145,10 +138,10 @@ def literal(text: str) -> str:
 
     The UI runs no scripts in texts, but it would load pictures that they name (docs/security.md).
     """
-    return MEANING.sub(escaped, " ".join(text.split()))
+    return MEANING.sub(_escaped, " ".join(text.split()))
 
 
-def escaped(match: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     """Put a backslash before a character, or replace a number that would begin a list with an entity."""
     sign = match[0]
     return f"&#{ord(sign[0])};{sign[1:]}" if sign[0].isdigit() else f"\\{sign}"

@@ -26,7 +26,8 @@ def in_parts(
 ) -> list[T]:
     """Process rows in parts; where a part does not fit into memory, it and all later ones have half as many rows.
 
-    Finished parts are kept. The results must not depend on how the rows are divided.
+    Finished parts are kept, and the results returned in order of the rows. They must not depend on how the rows are
+    divided.
 
     Args:
         n_rows: number of rows.
@@ -34,9 +35,6 @@ def in_parts(
         work: processes the rows of a slice, in order.
         halved: called with the new `most` after each halving, by work that fills its parts up to `most`; None: a part
             needs memory for its own rows only, and the log reports that it was halved.
-
-    Returns:
-        The results of `work`, in order of the rows.
 
     Raises:
         InputError: a single row does not fit.

@@ -80,10 +80,7 @@ class OpenRun:
         return sorted(f"{entry}/{key}" for entry in entries for key in self._models(entry).keys)
 
     def model(self, name: str) -> Tensors:
-        """Read the parameters of one model: parameter name -> array of its shape, read-only.
-
-        Args:
-            name: as in `models`.
+        """Read the parameters of one model of `models`: parameter name -> array of its shape, read-only.
 
         Raises:
             InputError: no model has this name.
@@ -194,18 +191,13 @@ class Predictor:
         if take_id is not None and take_id not in data.take_ids:
             raise InputError(f"this corpus has no take {take_id!r}; use None for a video of your own")
         width = data.features[0].numel()
-        checked = finite_array(features, (2, width), "features").astype(np.float16)
-        moved = None if motions is None else finite_array(motions, (2, 16, 6), "motions").astype(np.float32)
+        checked = _finite(features, (2, width), "features").astype(np.float16)
+        moved = None if motions is None else _finite(motions, (2, 16, 6), "motions").astype(np.float32)
         given = answer_with(self.chain, Clips(checked, moved), horizon, take_id)
         return plan_rows(given, self.trained, self.trained.undertrained(given.seed))
 
 
-def finite_array(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
-    """Return the values as an array.
-
-    Raises:
-        InputError: it has another shape, or contains a number that is not finite.
-    """
+def _finite(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
     array = np.asarray(values)
     if array.shape != shape:
         raise InputError(f"{what} have the shape {array.shape}; {shape} is needed")

@@ -48,11 +48,7 @@ class Plugin:
 
 
 def find(name: str, group: str) -> Plugin:
-    """Return the plugin that a setting names; nothing is imported.
-
-    Args:
-        name: `plugin:NAME`, or with `@DISTRIBUTION==VERSION`.
-        group: of entry points.
+    """Return the plugin that a setting names, `plugin:NAME` or `plugin:NAME@DISTRIBUTION==VERSION`, without an import.
 
     Raises:
         InputError: no installed package provides it, several do, or one in another version than the name states.
@@ -64,9 +60,11 @@ def find(name: str, group: str) -> Plugin:
         if entry.dist is not None
     ]
     if not plugins:
+        others = ", ".join(sorted({entry.name for entry in metadata.entry_points(group=group)}))
         from_where = f" (it was {pin})" if pin else ""
         raise InputError(
-            f"{_absent(short, group)}{from_where}; install the package that provides it, or remove it from the settings"
+            f"no installed package provides the plugin {short} in the group {group}: there are {others or 'none'}"
+            f"{from_where}; install the package that provides it, or remove it from the settings"
         )
     if len({plugin.pinned for plugin in plugins}) > 1:
         named = ", ".join(sorted(f"{plugin.distribution} {plugin.version}" for plugin in plugins))
@@ -78,19 +76,8 @@ def find(name: str, group: str) -> Plugin:
     return plugins[0]
 
 
-def _absent(name: str, group: str) -> str:
-    others = sorted({entry.name for entry in metadata.entry_points(group=group)})
-    listed = f"there are {', '.join(others)}" if others else "there are none"
-    return f"no installed package provides the plugin {name} in the group {group}: {listed}"
-
-
 def load(name: str, group: str, kind: type[Spec]) -> Spec:
-    """Import the plugin that a setting names and return its spec.
-
-    Args:
-        name: as for `find`.
-        group: of entry points.
-        kind: what the entry point has to be.
+    """Import the plugin that a setting names and return its spec, which has to be a `kind`.
 
     Raises:
         InputError: it is missing, cannot be imported, or is not a `kind`.

@@ -36,11 +36,7 @@ def end_with_parent() -> None:
 def worker_pool(workers: int, initializer: Callable[[], None] = start_worker) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of spawned processes; after an error, Ctrl-C or SIGTERM their work is terminated.
 
-    The executor's own block would wait for it, for minutes in a training.
-
-    Args:
-        workers: number of processes.
-        initializer: runs first in each.
+    The executor's own block would wait for it, for minutes in a training. The initializer runs first in each process.
     """
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer)

@@ -87,11 +87,7 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
 
 
 def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return stage -> those of `names` whose entries it reads, both in the order of `names`.
-
-    Args:
-        stages: all stages by name.
-        names: the stages of a run; the output of all others must exist already.
+    """Return stage -> those of `names`, the stages of a run, whose entries it reads, both in the order of `names`.
 
     Raises:
         StoreError: two stages declare one entry.
@@ -104,13 +100,7 @@ def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, 
 def resolve_inputs(
     folder: Folder, stage: AnyStage, stages: Mapping[str, AnyStage], currents: Currents = current_manifest
 ) -> Inputs:
-    """Bind the declared entries of a stage to the current outputs.
-
-    Args:
-        folder: the root.
-        stage: the reader.
-        stages: all stages by name.
-        currents: finds the current output; a caching one avoids reading large manifests twice.
+    """Bind the declared entries of a stage to the outputs that `currents` finds; a caching one reads a manifest once.
 
     Raises:
         StoreError: no stage writes an entry, its stage has not run, or what it wrote is damaged.
@@ -152,7 +142,7 @@ def resolve_stage(
     """
     stage = stage.under(config)
     settings = resolve_config(stage, config, run)
-    check_other_runs(stage.section, settings)
+    _check_other_runs(stage.section, settings)
     inputs = resolve_inputs(folder, stage, stages, currents)
     listed = stage.sources(inputs, settings, run.data_root) if stage.sources is not None else []
     sources = tuple(sorted(listed, key=lambda source: source.shard))
@@ -166,20 +156,11 @@ def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions
     return resolve_precision(settings, resolve_device(run.device))
 
 
-def check_other_runs(section: str, config: Record) -> None:
-    """Refuse settings that name another run under an address that may not be opened.
-
-    Args:
-        section: name of the settings, for the message.
-        config: the stage's own.
-
-    Raises:
-        InputError: there is such an address.
-    """
+def _check_other_runs(section: str, config: Record) -> None:
     for name in type(config).model_fields:
         other = getattr(config, name)
         if isinstance(other, PredictorConfig):  # settings of another section that a stage works with
-            check_other_runs(name, other)
+            _check_other_runs(name, other)
         if isinstance(other, OtherRun):
             try:
                 parse_location(other.place)
@@ -213,17 +194,14 @@ def paths_of(resolved: ResolvedStage) -> list[str]:
 
 
 def key_stage(resolved: ResolvedStage, digest_of: Mapping[str, str]) -> KeyedStage:
-    """Compute the stage's key and the keys of its shards.
-
-    Args:
-        resolved: the resolved stage.
-        digest_of: every path of `paths_of` -> its digest.
-    """
-    identity = stage_identity(resolved)
+    """Compute the stage's key and the keys of its shards; `digest_of`: every path of `paths_of` -> its digest."""
+    stage = resolved.stage
+    identity: dict[str, JsonValue] = {"stage": stage.name, "version": stage.version}
+    identity["config"] = resolved.config.content()
     entries: dict[str, str] = {name: entry.fingerprint for name, (_, entry) in resolved.inputs.entries.items()}
     shard_keys: dict[str, str] = {}
-    if resolved.stage.shard_by is not None:
-        shard_keys = make_shard_keys(resolved.stage, identity, resolved.sources, digest_of)
+    if stage.shard_by is not None:
+        shard_keys = make_shard_keys(stage, identity, resolved.sources, digest_of)
         outside = {f"shard:{shard}": key for shard, key in shard_keys.items()}
     else:
         outside = {f"file:{path}": digest_of[path] for source in resolved.sources for path in source.files}
@@ -234,39 +212,23 @@ def key_stage(resolved: ResolvedStage, digest_of: Mapping[str, str]) -> KeyedSta
     return KeyedStage(resolved, fingerprint(identity)[:KEY_CHARACTERS], shard_keys, inputs)
 
 
-def stage_identity(resolved: ResolvedStage) -> dict[str, JsonValue]:
-    """Return the part that all keys of a stage share."""
-    stage = resolved.stage
-    return {"stage": stage.name, "version": stage.version, "config": resolved.config.content()}
-
-
 def make_shard_keys(
     stage: AnyStage, identity: Mapping[str, JsonValue], sources: Iterable[Source], digest_of: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return shard -> key, over the stage's identity, the digests of the files in order, and the facts.
+    """Return shard -> key, over the stage's name, version and config, the digests of the files in order, and the facts.
 
     Paths do not enter it, since a moved corpus is the same corpus; nor do settings that no shard depends on.
-
-    Args:
-        stage: the sharded stage.
-        identity: as `stage_identity` returns it.
-        sources: of the shards.
-        digest_of: path -> digest.
     """
     config = identity["config"]
     assert isinstance(config, dict)
     content = {**identity, "config": stage.settings_of_shards(config)}
     shared = {name: canonical_json(value) for name, value in content.items()}
-    return {source.shard: _shard_key(shared, source, digest_of) for source in sources}
-
-
-def _shard_key(shared: Mapping[str, str], source: Source, digest_of: Mapping[str, str]) -> str:
-    content = {
-        "shard": canonical_json(source.shard),
-        "files": canonical_json([digest_of[path] for path in source.files]),
-        "facts": source.canonical_facts,
-    }
-    return fingerprint_of_text(canonical_object({**shared, **content}))[:KEY_CHARACTERS]
+    keys = {}
+    for source in sources:
+        shard, files = canonical_json(source.shard), canonical_json([digest_of[path] for path in source.files])
+        texts = {**shared, "shard": shard, "files": files, "facts": source.canonical_facts}
+        keys[source.shard] = fingerprint_of_text(canonical_object(texts))[:KEY_CHARACTERS]
+    return keys
 
 
 def spelled(path: str) -> str:

@@ -49,13 +49,9 @@ def rows_read(reads: Iterable[str], entries: Mapping[str, Entry]) -> int | None:
 
 
 def expected(folder: Folder, stage: AnyStage, rows: int | None = None, units: int | None = None) -> Needs | None:
-    """Return the expected needs of a stage, scaled by rows; None before its first run.
+    """Return the expected needs of a stage for the rows that it reads now and the units that it computes.
 
-    Args:
-        folder: the root.
-        stage: the stage.
-        rows: rows that it reads now; None: as many as then.
-        units: units that it computes; None: as many as then.
+    None for either means as many as then. Returns None before its first run.
     """
     note = last_note(folder, stage.name)
     return None if note is None else scaled(stage, note[1], rows, units)
@@ -96,10 +92,7 @@ def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) 
     if root is not None and manifest is not None and manifest.config == settings.content():
         lacking = max(0, needs.disk - scratch_bytes(run, stage.name))
         lower = f", or lower {' or '.join(stage.lowers)}" if stage.lowers else ""
-        what, remedy = (
-            f"stage {stage.name}, by its last run,",
-            f"free some space or choose another --root{lower}",
-        )
+        what, remedy = f"stage {stage.name}, by its last run,", f"free some space or choose another --root{lower}"
         require_free_space(root.parent, lacking, what, remedy)
 
 

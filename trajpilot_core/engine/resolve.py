@@ -11,7 +11,7 @@ from pathlib import Path
 from schemas.base import Record
 from schemas.config import FeatureConfig
 from schemas.events import CompletedActionToken, CompletedOutcome, ProbeConfig
-from schemas.places import device_fault
+from schemas.places import known_device
 from schemas.poses import CompletedPoseSources, Pi3Config, TrajectoryConfig
 from trajpilot_core.engine.stage import Config
 from trajpilot_core.errors import InputError
@@ -36,8 +36,6 @@ Runs in its own process, because a process that has touched the driver cannot fo
 """
 BF16_FROM = (8, 0)
 """Compute capability from which a GPU multiplies bf16 natively (Ampere); older ones emulate it."""
-FAST_BF16 = ("amx_bf16",)
-"""CPU flags with which bf16 is faster for our models (avx512_bf16 alone is half as fast as fp32 at width 128)."""
 INSIDE: dict[type[Record], str] = {
     TrajectoryConfig: "pi3",
     CompletedPoseSources: "predictor",
@@ -51,21 +49,20 @@ log = logging.getLogger("trajpilot")
 
 @functools.cache
 def resolve_device(device: str) -> str:
-    """Return `cpu`, `cuda` or `cuda:<number>`.
+    """Return `cpu`, `cuda` or `cuda:<number>` for RunOptions.device.
 
-    Args:
-        device: RunOptions.device; auto chooses cuda where torch supports it and a GPU exists, and logs once where torch
-            supports it and no GPU exists.
+    auto chooses cuda where torch supports it and a GPU exists, and logs once where torch supports it and no GPU exists.
 
     Raises:
         InputError: cuda was requested and is not available, or the device is not supported.
     """
-    fault = device_fault(device)
-    if fault is not None:
-        raise InputError(f"device {device}: {fault}")
+    try:
+        known_device(device)
+    except ValueError as error:
+        raise InputError(f"device {device}: {error}") from error
     if device == "cpu":
         return "cpu"
-    n_gpus = gpu_count()
+    n_gpus = len(gpu_capabilities())
     if device == "auto":
         if not n_gpus and _torch_has_cuda():
             log.warning("device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU")
@@ -83,11 +80,6 @@ def resolve_device(device: str) -> str:
 def gpu_number(device: str) -> int:
     """Return the index of the visible GPU that `cuda` or `cuda:<number>` names."""
     return int(device.partition(":")[2] or 0)
-
-
-def gpu_count() -> int:
-    """Return how many GPUs torch can use here."""
-    return len(gpu_capabilities())
 
 
 @functools.cache
@@ -111,11 +103,7 @@ def _driver_devices() -> tuple[tuple[int, int], ...]:
 
 @functools.cache
 def gpu_has_bf16(device: str) -> bool:
-    """Return whether a GPU multiplies bf16 natively, and log once where not; an unlisted GPU counts as new.
-
-    Args:
-        device: `cuda` or `cuda:<number>`.
-    """
+    """Return whether a GPU (`cuda:<number>`) multiplies bf16 natively, and log once where not; an unlisted one does."""
     known, number = gpu_capabilities(), gpu_number(device)
     if number >= len(known) or known[number] >= BF16_FROM:
         return True
@@ -125,22 +113,15 @@ def gpu_has_bf16(device: str) -> bool:
 
 
 @functools.cache
-def cpu_flags() -> frozenset[str]:
-    """Return the CPU's feature flags; empty where the system does not list them."""
+def _cpu_has_fast_bf16() -> bool:
     listing = Path("/proc/cpuinfo")
-    if not listing.exists():
-        return frozenset()
-    lines = (line for line in listing.read_text(encoding="utf-8").splitlines() if line.startswith("flags"))
-    return frozenset(next(lines, "").split(":")[-1].split())
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
+    flags = next((line for line in lines if line.startswith("flags")), "").split(":")[-1].split()
+    return "amx_bf16" in flags  # avx512_bf16 alone is half as fast as fp32 for our models, at width 128
 
 
 def resolve_precision(config: Config, device: str) -> Config:
-    """Return a stage's settings with `precision` resolved, also that of its training.
-
-    Args:
-        config: sub-record of PipelineConfig.
-        device: `cpu`, `cuda` or `cuda:<number>`.
-    """
+    """Return a stage's settings with `precision` resolved for a resolved device, also that of its training."""
     inside = ["train", *(name for kind, name in INSIDE.items() if isinstance(config, kind))]
     for name in inside:
         settings = getattr(config, name, None)
@@ -152,5 +133,5 @@ def resolve_precision(config: Config, device: str) -> Config:
         return config.replace(precision="fp32")  # unused there; the same key on every machine
     if device.startswith("cuda"):
         return config.replace(precision="bf16" if gpu_has_bf16(device) else "fp32")
-    fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)
+    fast = not isinstance(config, FeatureConfig | Pi3Config) and _cpu_has_fast_bf16()
     return config.replace(precision="bf16" if fast else "fp32")

@@ -45,62 +45,52 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
     """Return every setting of a configuration, group by group.
 
     An optional group that is absent (`alignment.pretrained`) counts as one setting with the value None.
-
-    Args:
-        config: the values.
-        stages: all stages by name, to find what a group makes stale.
     """
     defaults = values_of(PipelineConfig())
+    stale = {group: made_stale(group, stages) for group in PipelineConfig.model_fields}
     listed = []
-    for group in PipelineConfig.model_fields:
-        stale = made_stale(group, stages)
-        for path, record, name, value in leaves(getattr(config, group), group):
-            about = " ".join((type(record).model_fields[name].description or "").split())
-            allowed = in_words(properties(type(record))[name])
-            listed.append(ListedSetting(path, value, defaults.get(path), allowed, about, stale))
+    for path, record, name, value in _leaves(config):
+        about = " ".join((type(record).model_fields[name].description or "").split())
+        allowed, group = in_words(_properties(type(record))[name]), path.partition(".")[0]
+        listed.append(ListedSetting(path, value, defaults.get(path), allowed, about, stale[group]))
     return listed
 
 
 def values_of(config: PipelineConfig) -> dict[str, JsonValue]:
     """Return every setting by its full name, also those that a digest omits at their defaults."""
-    return {
-        path: value
-        for group in PipelineConfig.model_fields
-        for path, _, _, value in leaves(getattr(config, group), group)
-    }
+    return {path: value for path, _, _, value in _leaves(config)}
 
 
-def leaves(record: Record, above: str) -> Iterator[tuple[str, Record, str, JsonValue]]:
+def _leaves(record: Record, above: str = "") -> Iterator[tuple[str, Record, str, JsonValue]]:
     """Yield, for every setting below a record, its path, its record, its name there and its value as JSON."""
     for name in type(record).model_fields:
         inner = getattr(record, name)
         if isinstance(inner, Record):
-            yield from leaves(inner, f"{above}.{name}")
+            yield from _leaves(inner, f"{above}{name}.")
         else:
-            yield f"{above}.{name}", record, name, to_jsonable_python(inner)
+            yield f"{above}{name}", record, name, to_jsonable_python(inner)
 
 
 @functools.cache
-def properties(record: type[Record]) -> dict[str, Any]:
-    """Return the JSON schema of each field of a record."""
+def _properties(record: type[Record]) -> dict[str, Any]:
     return dict(record.model_json_schema()["properties"])
 
 
 def in_words(schema: dict[str, Any]) -> str:
     """Return the allowed values of a setting in words: choices, or kind with bounds."""
     parts = schema.get("anyOf", [schema])
-    kinds = [kind for part in parts if (kind := kind_of(part))]
+    kinds = [kind for part in parts if (kind := _kind_of(part))]
     return ", ".join(text for text in (" or ".join(dict.fromkeys(kinds)), bounds(schema)) if text)
 
 
-def kind_of(schema: dict[str, Any]) -> str:
+def _kind_of(schema: dict[str, Any]) -> str:
     """Return the kind of a value, or its choices."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "const" in schema:
         return str(schema["const"])
     if schema.get("type") == "array":
-        inside = kind_of(schema["items"]) if isinstance(schema.get("items"), dict) else ""
+        inside = _kind_of(schema["items"]) if isinstance(schema.get("items"), dict) else ""
         return f"list of {inside}" if inside else "list"
     if "$ref" in schema:
         return "group"

@@ -18,9 +18,6 @@ from trajpilot_core.store.manifest import SHARDS, entry_of, seal, shard_path, wr
 from trajpilot_core.store.parquet import open_parquet, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import Tensors, tensors_bytes
 
-ABOUT = "about.json"
-"""File of facts about all models of an entry."""
-
 
 @dataclass
 class Sink:
@@ -83,7 +80,7 @@ class Sink:
         self._claim(name)
         files = self.written.pop(name, {})
         facts = joined(self.stage, [self.about.pop(name, {}), about])
-        first = self._write(ABOUT, canonical_json({**facts}).encode(), 0)
+        first = self._write("about.json", canonical_json({**facts}).encode(), 0)
         self.entries[name] = entry_of("models", [first, *(files[key] for key in sorted(files))])
 
     def document(self, name: str, content: bytes) -> None:
@@ -103,7 +100,7 @@ class Sink:
 
     def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
         """Commit one shard immediately; if its input files changed meanwhile, one reject replaces its rows."""
-        self._asked_for(shard)
+        key = self._key_of(shard)
         changed = self.unstable(shard)
         if changed:
             detail = f"{', '.join(changed)} changed while the stage read it"
@@ -111,7 +108,21 @@ class Sink:
             rejects = [reject(self.stage, RejectCode.INPUT_UNSTABLE, shard, detail, n_units=n_in)]
             self.changed += changed
         check_balance(f"{self.stage}, shard {shard}", n_in, table.num_rows, rejects)
-        self.shards[shard] = self._commit_shard(shard, table, rejects, n_in, visible=not changed)
+        below = f"{SHARDS}/{key}"
+        data = write_data(self.folder, self.stage, below, "parquet", table_bytes(table), table.num_rows)
+        record = ShardRecord(
+            stage=self.stage,
+            key=key,
+            shard=shard,
+            entry=entry_of("table", [data]),
+            rejects=entry_of("table", [write_rejects(self.folder, self.stage, below, rejects)] if rejects else []),
+            n_in=n_in,
+            n_out=table.num_rows,
+            rejected=count_codes(rejects),
+        )
+        if not changed:
+            self.folder.replace(shard_path(self.stage, key), seal(record))
+        self.shards[shard] = record
         self.delivered(len(self.shards))
 
     @contextmanager
@@ -121,8 +132,7 @@ class Sink:
         Raises:
             InputError: input files changed meanwhile, so the model belongs to no single state of them.
         """
-        self._asked_for(shard)
-        key = self.shard_keys[shard]
+        key = self._key_of(shard)
         share = Sink(self.folder, self.stage, self.writes, f"{SHARDS}/{key}")
         yield share
         changed = self.unstable(shard)
@@ -147,29 +157,10 @@ class Sink:
         self.shards[shard] = record
         self.delivered(len(self.shards))
 
-    def _asked_for(self, shard: str) -> None:
+    def _key_of(self, shard: str) -> str:
         if shard not in self.shard_keys:
             raise StoreError(f"stage {self.stage} delivers the shard {shard!r}, which is not pending")
-
-    def _commit_shard(
-        self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
-    ) -> ShardRecord:
-        key = self.shard_keys[shard]
-        below = f"{SHARDS}/{key}"
-        data = write_data(self.folder, self.stage, below, "parquet", table_bytes(table), table.num_rows)
-        record = ShardRecord(
-            stage=self.stage,
-            key=key,
-            shard=shard,
-            entry=entry_of("table", [data]),
-            rejects=entry_of("table", [write_rejects(self.folder, self.stage, below, rejects)] if rejects else []),
-            n_in=n_in,
-            n_out=table.num_rows,
-            rejected=count_codes(rejects),
-        )
-        if visible:
-            self.folder.replace(shard_path(self.stage, key), seal(record))
-        return record
+        return self.shard_keys[shard]
 
     def _write(self, suffix: str, content: bytes, rows: int) -> FileEntry:
         return write_data(self.folder, self.stage, self.below, suffix, content, rows)

@@ -33,10 +33,7 @@ class Corpus:
 
 
 def open_corpus(data_root: str) -> Corpus:
-    """Open the corpus root.
-
-    Args:
-        data_root: a folder, `file://` or `s3://` address.
+    """Open the corpus root, a folder or a `file://` or `s3://` address.
 
     Raises:
         InputError: no root is given or it does not exist, or an object store does not answer or needs credentials.
@@ -57,20 +54,12 @@ def open_corpus(data_root: str) -> Corpus:
 
 def file_names(corpus: Corpus, folder: str) -> set[str]:
     """Return the names of the files in a folder; none where the folder is absent."""
-    if corpus.is_local:
-        return _local_names(corpus.path(folder))
+    place = corpus.path(folder)
     try:
-        entries = corpus.fs.ls(corpus.path(folder))
-    except FileNotFoundError:
-        return set()
-    return {entry["name"].rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"}
-
-
-def _local_names(folder: str) -> set[str]:
-    """List a local folder, with links to files, which fsspec does not follow; it is three times slower, too."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if entry.is_file()}
+        if corpus.is_local:  # with links to files, which fsspec does not follow; it is three times slower, too
+            with os.scandir(place) as entries:
+                return {entry.name for entry in entries if entry.is_file()}
+        return {entry["name"].rsplit("/", 1)[-1] for entry in corpus.fs.ls(place) if entry["type"] == "file"}
     except (FileNotFoundError, NotADirectoryError):
         return set()
 

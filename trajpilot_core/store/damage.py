@@ -37,15 +37,10 @@ class Damage:
 
 
 def verify(root: str, *, repair: bool) -> list[Damage]:
-    """Read every manifest, shard record and data file below a root and compare digests.
+    """Compare the digests of every manifest, shard record and data file below a root; the order is fixed.
 
-    Args:
-        root: the root of a run.
-        repair: remove manifests and records that are damaged or need a damaged file; the next run recomputes them.
-            Unreadable files stay: the disk or the object store may recover.
-
-    Returns:
-        The damage, in a fixed order.
+    `repair` removes manifests and records that are damaged or need a damaged file; the next run recomputes them.
+    Unreadable files stay: the disk or the object store may recover.
     """
     folder = open_folder(root)
     damages = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]
@@ -66,9 +61,14 @@ def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:
         for file in files_of(record) if isinstance(record, Manifest | ShardRecord) else ():
             needed.setdefault(file.name, (file, []))[1].append(path)
     for file, records in needed.values():
-        problem = _problem(folder, stage_folder(stage), file)
-        if problem is not None:
-            yield Damage(f"{stage_folder(stage)}/{file.name}", problem[0], tuple(records), problem[1])
+        path = f"{stage_folder(stage)}/{file.name}"
+        try:
+            if folder.size(path) is None:
+                yield Damage(path, "missing", tuple(records), is_sure=True)
+            else:
+                verified_bytes(folder, stage_folder(stage), file)
+        except StoreError as error:
+            yield Damage(path, str(error), tuple(records), _is_sure(error))
     try:
         current_manifest(folder, stage)
     except StoreError as error:
@@ -83,17 +83,6 @@ def _records(folder: Folder, stage: str) -> Iterator[tuple[type[Record], str]]:
         yield Manifest, manifest_path(stage, key)
         yield RunRecord, f"{stage_folder(stage)}/{key}/{RUN_RECORD}"
         yield SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}"
-
-
-def _problem(folder: Folder, base: str, file: FileEntry) -> tuple[str, bool] | None:
-    """Return what is wrong with a data file, and whether that is certain; None: nothing."""
-    try:
-        if folder.size(f"{base}/{file.name}") is None:
-            return "missing", True
-        verified_bytes(folder, base, file)
-    except StoreError as error:
-        return str(error), _is_sure(error)
-    return None
 
 
 def _is_sure(error: StoreError) -> bool:

@@ -184,13 +184,7 @@ def open_folder(url: str) -> Folder:
 
 @contextlib.contextmanager
 def naming_failures(doing: str, target: Path | str, size_bytes: int | None = None) -> Iterator[None]:
-    """Turn an error of the operating system into a StoreIOError that names path, cause and remedy.
-
-    Args:
-        doing: the operation, for the message.
-        target: file or folder.
-        size_bytes: bytes that are written.
-    """
+    """Turn an error of the operating system into a StoreIOError that names operation, path, cause and remedy."""
     try:
         yield
     except StoreIOError:

@@ -51,9 +51,6 @@ class Unused:
 def find_garbage(root: str) -> list[Unused]:
     """Return what no output in use needs, by name; nothing is changed.
 
-    Args:
-        root: a folder of this machine.
-
     Raises:
         StoreError: the root is an object store, or the current output of a stage is damaged.
     """
@@ -74,9 +71,7 @@ def find_garbage(root: str) -> list[Unused]:
 def remove_garbage(root: str, min_age_h: float) -> list[Unused]:
     """Remove what `find_garbage` finds, while no run and no stage is active; return what was removed.
 
-    Args:
-        root: a folder of this machine.
-        min_age_h: younger groups are kept, hours: a crashed run resumes from its finished shards and checkpoints.
+    Groups younger than `min_age_h` hours are kept: a crashed run resumes from its finished shards and checkpoints.
 
     Raises:
         StoreError: as `find_garbage`, or a run or a stage is active below the root.

@@ -100,7 +100,10 @@ class Inventory:
         seen = self.seen.get(address)
         if seen is not None and seen.state == state:
             return seen.sha256
-        return UNREADABLE if address.startswith("/") and _is_unreadable(address) else None
+        is_local = address.startswith("/")
+        if is_local and (os.path.isdir(address) or not os.access(address, os.R_OK)):  # noqa: PTH112
+            return UNREADABLE
+        return None
 
     def hash(self, address: str) -> str:
         """Return the sha256 of a file; errors of its disk or store."""
@@ -117,17 +120,10 @@ class Inventory:
         return open_system(self.root)
 
 
-def _is_unreadable(address: str) -> bool:
-    """Return whether an existing path is a folder or lacks read permission."""
-    return os.path.isdir(address) or not os.access(address, os.R_OK)  # noqa: PTH112
-
-
 def load_inventory(folder: Folder, data_root: str) -> Inventory:
     """Read the inventory of a root; a damaged one is dropped, because it can be rebuilt.
 
-    Args:
-        folder: the root of the artifacts.
-        data_root: folder or address of the corpus; empty means the working folder.
+    An empty `data_root` means the working folder.
     """
     location = parse_location(data_root or ".")
     if location.protocol == "file":
@@ -163,11 +159,7 @@ def digests(
     """Return the sha256 of every input file; `absent` where it is missing, `unreadable` where it is not a readable
     file, `unstable:...` where it keeps changing.
 
-    Args:
-        inventory: cached digests; new ones are added.
-        paths: input files, relative to the data root or absolute.
-        workers: files read in parallel.
-        progress: called with (done, total, what) after every file that had to be read.
+    New digests are added to the inventory, and progress is reported after every file that had to be read.
     """
     wanted = sorted(set(paths))
     digest_of = {path: inventory.known(path) for path in wanted}
@@ -189,7 +181,9 @@ def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None
     address, before = inventory.address(path), inventory.look(path)
     if address is None or before is None:
         return ABSENT, None
-    _let_settle(before)
+    age_s = time.time() - before.mtime_ns / 1e9
+    if 0 <= age_s < SETTLE_S:
+        time.sleep(SETTLE_S - age_s)
     try:
         digest = inventory.hash(address)
     except StoreIOError:
@@ -199,19 +193,8 @@ def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None
     return (digest, before) if inventory.look(path) == before else (f"{UNSTABLE}:{time.time_ns()}", None)
 
 
-def _let_settle(state: FileState) -> None:
-    age_s = time.time() - state.mtime_ns / 1e9
-    if 0 <= age_s < SETTLE_S:
-        time.sleep(SETTLE_S - age_s)
-
-
 def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
-    """Return the input files that have changed, gone or appeared since they were hashed.
-
-    Args:
-        inventory: state when the digests were computed.
-        digest_of: input file -> digest that went into a key.
-    """
+    """Return the input files that have changed, gone or appeared since their digests went into a key."""
     return sorted(
         path for path, digest in digest_of.items() if digest != UNREADABLE and inventory.known(path) != digest
     )

@@ -28,10 +28,7 @@ class Location(NamedTuple):
 
 
 def parse_location(url: str) -> Location:
-    """Parse and check an address before any file system library sees it.
-
-    Args:
-        url: a plain path, `file:///path` or `s3://bucket/prefix`.
+    """Parse and check a plain path, `file:///path` or `s3://bucket/prefix` before any file system library sees it.
 
     Raises:
         StoreError: another protocol, a chained address (`::`), `..`, a NUL, an empty address, or a login in it.

@@ -24,7 +24,6 @@ from trajpilot_core.store.locations import parse_location
 
 log = logging.getLogger("trajpilot")
 POLL_S = 0.2
-LOCK = ".lock"
 GC_WAIT_S = 600.0
 """How long a stage waits while `gc` runs."""
 IN_USE = ".in-use"
@@ -38,7 +37,7 @@ def root_lock(root: str, wait_s: float) -> AbstractContextManager[None]:
         StoreError: another run still has the lock, or the root cannot be locked.
     """
     busy = f"{root} is in use by HOLDER; wait for it, end it, or use another --root"
-    return _locked(root, LOCK, fcntl.LOCK_EX, wait_s, busy, is_required=True)
+    return _locked(root, ".lock", fcntl.LOCK_EX, wait_s, busy, is_required=True)
 
 
 def stage_lock(root: str, stage: str) -> AbstractContextManager[None]:
@@ -72,13 +71,10 @@ def alone(root: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(root: str, name: str, mode: int, wait_s: float, busy: str, *, is_required: bool = False) -> Iterator[None]:
-    """Lock a file of a local root while the block runs.
+    """Lock a file of a local root while the block runs; `mode` is that of `fcntl.flock`.
 
-    Args:
-        mode: of `fcntl.flock`.
-        wait_s: how long to wait, seconds.
-        busy: logged before waiting and raised after it, HOLDER replaced.
-        is_required: fail where the folder cannot be locked.
+    `busy` is logged before waiting and raised after it, HOLDER replaced. A folder that cannot be locked is an error
+    only if the lock `is_required`.
     """
     location = parse_location(root)
     with contextlib.ExitStack() as stack:
@@ -126,13 +122,7 @@ def existing_folder(path: Path) -> Path:
 def require_free_space(
     path: Path, bytes_needed: int, what: str, remedy: str = "free some space or choose another --root"
 ) -> None:
-    """Check that the disk has room before long work starts.
-
-    Args:
-        path: where the work writes; it need not exist yet.
-        bytes_needed: estimate.
-        what: the work, for the message.
-        remedy: what to do, for the message.
+    """Check that the disk of a path, which need not exist yet, has room before long work starts.
 
     Raises:
         StoreError: too little is free.

@@ -147,13 +147,9 @@ def point_to(folder: Folder, stage: str, key: str) -> None:
 
 
 def commit_manifest(folder: Folder, manifest: Manifest, run_record: RunRecord, *, replace: bool) -> Manifest:
-    """Write the manifest and point to it; return the committed one (another writer's, if it was first).
+    """Write a manifest whose files exist and point to it; return the committed one (another writer's, if it was first).
 
-    Args:
-        folder: the root.
-        manifest: its files exist already.
-        run_record: side file.
-        replace: write over a manifest that was forced or found damaged.
+    `replace` writes over a manifest that was forced or found damaged.
     """
     path, content = manifest_path(manifest.stage, manifest.key), seal(manifest)
     if replace:
@@ -174,11 +170,8 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
     """Write one immutable file, named by its content, and return its entry.
 
     Args:
-        folder: the root.
-        stage: the stage.
         below: folder of the file, relative to that of the stage.
         suffix: `parquet`, `safetensors`, or the name of a document.
-        content: the whole file.
         rows: number of rows, 0 where it is not a table.
 
     Raises:
@@ -228,11 +221,6 @@ def files_of(manifest: Manifest | ShardRecord) -> list[FileEntry]:
     else:
         entries = [manifest.entry, *manifest.further.values(), manifest.rejects]
     return [file for entry in entries for file in entry.files]
-
-
-def is_of_shard(file: FileEntry) -> bool:
-    """Return whether a shard wrote a file, not the stage as a whole."""
-    return file.name.startswith(f"{SHARDS}/")
 
 
 def shards_of(manifest: Manifest) -> tuple[str, ...]:

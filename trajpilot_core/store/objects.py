@@ -39,7 +39,6 @@ SINGLE_PUT_BYTES = 5 * 2**30
 """Files below this are one PUT, so that a killed writer leaves no parts behind (Amazon S3 allows no larger one)."""
 SLOWEST_BYTES_S = 100_000
 """A PUT may take the limit of an answer, plus its size at this rate."""
-CHUNK = 2**20
 
 
 def open_system(location: Location) -> "Objects":
@@ -74,11 +73,7 @@ def open_system(location: Location) -> "Objects":
 
 @lru_cache(maxsize=64)
 def _require_answer(opened: "Objects", location: Location) -> None:
-    """Check once that a store answers; whether the address exists and may be read is checked by its readers.
-
-    Raises:
-        InputError: it does not answer, or the client finds no credentials.
-    """
+    """Check once that a store answers; whether the address exists and may be read is checked by its readers."""
     try:
         opened.info(location.path)
     except FileNotFoundError:
@@ -110,13 +105,9 @@ class Objects:
             raise FileNotFoundError(path)
         return entry
 
-    def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
+    def ls(self, path: str) -> list[dict[str, Any]]:
         """Return the objects and folders directly below a prefix."""
-        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=detail)))
-
-    def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
-        """Return every object below a prefix, by its path."""
-        return self._ask("list", path, lambda where: dict(self.system.find(where, detail=detail)))
+        return self._ask("list", path, lambda where: list(self.system.ls(where, detail=True)))
 
     def cat_file(self, path: str) -> bytes:
         """Return a whole object."""
@@ -166,7 +157,7 @@ async def _sha256(body: Any) -> str:
     """Hash the body of an answer; the client compares its size and checksum at the end."""
     sha256 = hashlib.sha256()
     async with body:
-        while chunk := await body.read(CHUNK):
+        while chunk := await body.read(2**20):
             sha256.update(chunk)
     return sha256.hexdigest()
 

@@ -84,11 +84,7 @@ def open_parquet(content: bytes) -> pq.ParquetFile:
 
 
 def read_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a table, its pages verified.
-
-    Args:
-        content: the whole Parquet file.
-        columns: only these, in this order; None: all.
+    """Read a table, only these columns in this order (None: all), its pages verified.
 
     Raises:
         StoreError: the file is damaged or lacks a column.

@@ -19,7 +19,6 @@ from trajpilot_core.store.manifest import (
     SHARDS,
     current_key,
     current_manifest,
-    is_of_shard,
     read_manifest,
     read_run_record,
     stage_folder,
@@ -28,9 +27,6 @@ from trajpilot_core.store.manifest import (
 )
 from trajpilot_core.store.parquet import read_table, vectors_of
 from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
-
-SPECIAL = {CURRENT, SHARDS}
-"""Names in a stage's folder that are not keys."""
 
 
 @dataclass(frozen=True)
@@ -73,36 +69,28 @@ class Inputs:
 
     def parts(self, name: str) -> Mapping[str, str]:
         """Return the digests of the parts of a declared entry, by shard or by model key, without reading it."""
-        producer, entry = self._declared(name)
+        producer, entry = self._find(name)
         if entry.kind == "models":
             return {file.key: file.sha256 for file in entry.files if file.key}
-        shards = self.shards.get(producer, ())
-        if entry.kind == "table" and shards and all(is_of_shard(file) for file in entry.files):
+        shards = self.shards.get(producer, ())  # they, not the stage as a whole, may have written its files
+        if entry.kind == "table" and shards and all(file.name.startswith(f"{SHARDS}/") for file in entry.files):
             return {shard: file.sha256 for shard, file in zip(shards, entry.files, strict=True)}
         return {"": entry.fingerprint}
 
-    def _find(self, name: str, kind: str) -> tuple[str, Entry]:
-        producer, entry = self._declared(name)
-        if entry.kind != kind:
-            raise StoreError(f"stage {self.stage} reads {name!r} as a {kind}, but {producer} wrote a {entry.kind}")
-        return producer, entry
-
-    def _declared(self, name: str) -> tuple[str, Entry]:
+    def _find(self, name: str, kind: str | None = None) -> tuple[str, Entry]:
         if name not in self.entries:
             raise StoreError(
                 f"stage {self.stage} opens {name!r} but declares only {', '.join(sorted(self.entries)) or 'nothing'}; "
                 "add the entry to Stage.reads"
             )
-        return self.entries[name]
+        producer, entry = self.entries[name]
+        if kind not in (None, entry.kind):
+            raise StoreError(f"stage {self.stage} reads {name!r} as a {kind}, but {producer} wrote a {entry.kind}")
+        return producer, entry
 
 
 def refuse_mixed(inputs: Inputs, manifests: Mapping[str, Manifest], where: str) -> None:
-    """Refuse outputs if one was made from another version of its inputs than the current one.
-
-    Args:
-        inputs: the current entries.
-        manifests: stage -> current output.
-        where: root, for the message.
+    """Refuse outputs if one was made from another version of its inputs than the current one, under the root `where`.
 
     Raises:
         StoreError: there is such an output.
@@ -155,7 +143,7 @@ def stages_of(folder: Folder) -> list[str]:
 
 def keys_of(folder: Folder, stage: str) -> list[str]:
     """Return the keys of a stage that have a folder, with or without a manifest, sorted."""
-    return [name for name in folder.names(stage_folder(stage)) if name not in SPECIAL]
+    return [name for name in folder.names(stage_folder(stage)) if name not in (CURRENT, SHARDS)]
 
 
 def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine import resolve
-from trajpilot_core.engine.resolve import gpu_count, resolve_device, resolve_precision
+from trajpilot_core.engine.resolve import resolve_device, resolve_precision
 from trajpilot_core.errors import InputError
 from trajpilot_core.training.loop import autocast, build_optimizer
 
@@ -117,4 +117,4 @@ def test_the_driver_is_asked_also_where_only_the_library_path_leads_to_it(
 def test_a_driver_that_is_not_there_lists_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "ASK_DRIVER", resolve.ASK_DRIVER.replace("libcuda.so.1", "libnowhere.so.1"))
     monkeypatch.setattr(resolve, "_torch_has_cuda", lambda: True)
-    assert (gpu_count(), resolve.gpu_capabilities()) == (0, ())
+    assert resolve.gpu_capabilities() == ()

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from schemas.annotation import CorpusCount
 from schemas.arrow import arrow_schema, rows_of
-from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord, ShardRecord
+from schemas.artifacts import Entry, Manifest, RunRecord, ShardRecord
 from schemas.config import PipelineConfig, RunOptions
 from schemas.rejects import Reject
 from trajpilot_core.engine.execution.outcome import Outcome, Peaks, check_ratio, units_lost, watched
@@ -44,6 +44,7 @@ from trajpilot_core.store.manifest import (
     point_to,
     read_manifest,
     ref_of,
+    shards_of,
     stage_folder,
     unless_damaged,
     verified_bytes,
@@ -52,8 +53,6 @@ from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import Inputs
 
 __all__ = ["Outcome", "execute"]
-COUNTS = "counts"
-"""Entry of counts that are shown with those of the stage (schemas/annotation.py: CorpusCount)."""
 LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
 """Libraries whose versions a manifest records: they can change the last digit of a result."""
 
@@ -100,15 +99,7 @@ def execute(
     """Bring a stage up to date and make its output the current one.
 
     On a local folder one run at a time does so; a second one waits and then reuses the result. On an object store no
-    run waits: two runs do the work twice, and one manifest wins.
-
-    Args:
-        stage: what to run.
-        config: what is computed.
-        run: where and how.
-        stages: all stages by name, to find who writes the inputs.
-        progress: called with (done, total, what).
-        elsewhere: lets other processes compute shards; None: only this one does.
+    run waits: two runs do the work twice, and one manifest wins. `elsewhere` lets other processes compute shards.
 
     Raises:
         StoreError: an input is missing or damaged, the stage broke its declaration, or work elsewhere failed.
@@ -122,7 +113,8 @@ def execute(
         digest_of = digests(inventory, paths_of(resolved), workers=run.workers, progress=progress)
         save_inventory(folder, inventory)
         work = key_stage(resolved, digest_of)
-        removed = removed_shards(unless_damaged(current_manifest, folder, stage.name), work)
+        previous = unless_damaged(current_manifest, folder, stage.name)
+        removed = 0 if previous is None else len(set(shards_of(previous)) - work.shard_keys.keys())
         usable = usable_manifest(folder, work)
         forced = stage.name in run.force
         if usable is not None and not forced:
@@ -132,7 +124,7 @@ def execute(
         unusable = usable is None and folder.size(manifest_path(stage.name, work.key)) is not None
         device = resolve_device(run.device) if stage.on_gpu(resolved.config) else "cpu"
         with watched(run, stage.name, device) as peaks:
-            done = compute(work, ComputeContext(folder, inventory, digest_of, run, progress, forced, elsewhere))
+            done = _compute(work, ComputeContext(folder, inventory, digest_of, run, progress, forced, elsewhere))
         manifest, reused = done.manifest, done.reused
         check_ratio(manifest, run.max_reject_ratio)
         computed = work.n_units - reused
@@ -150,14 +142,6 @@ def usable_manifest(folder: Folder, work: KeyedStage) -> Manifest | None:
     if manifest is None or missing_files(folder, stage.name, manifest) or lacking_entries(manifest, stage.writes):
         return None
     return manifest
-
-
-def removed_shards(previous: Manifest | None, work: KeyedStage) -> int:
-    """Return how many shards of the previous output this one no longer has."""
-    if previous is None:
-        return 0
-    before = {name for name in previous.inputs if name.startswith("shard:")}
-    return len(before - set(work.inputs))
 
 
 def _run_record(work: KeyedStage, done: Computed, removed: int, clock: float, peaks: Peaks) -> RunRecord:
@@ -179,17 +163,11 @@ def _run_record(work: KeyedStage, done: Computed, removed: int, clock: float, pe
     )
 
 
-def _counts(folder: Folder, manifest: Manifest) -> tuple[CorpusCount, ...]:
-    """Read the counts that a stage wrote for comparison with the paper's; none where it writes none."""
-    entry = manifest.entries.get(COUNTS)
-    files = () if entry is None else entry.files
-    base = stage_folder(manifest.stage)
-    return tuple(row for file in files for row in rows_of(CorpusCount, read_table(verified_bytes(folder, base, file))))
-
-
 def _outcome(
     folder: Folder, stage: AnyStage, manifest: Manifest, reused: int, computed: int, removed: int, clock: float
 ) -> Outcome:
+    counted, base = manifest.entries.get("counts"), stage_folder(stage.name)
+    tables = [read_table(verified_bytes(folder, base, file)) for file in (counted.files if counted else ())]
     return Outcome(
         ref=ref_of(folder, manifest),
         reused=reused,
@@ -201,21 +179,22 @@ def _outcome(
         seconds=time.monotonic() - clock,
         cached=computed == 0,
         unit=stage.shard_by,
-        counts=_counts(folder, manifest),
+        counts=tuple(row for table in tables for row in rows_of(CorpusCount, table)),
     )
 
 
-def compute(work: KeyedStage, job: ComputeContext) -> Computed:
-    """Run the stage on what is missing.
-
-    Raises:
-        StoreError: the stage broke its declaration, or the disk lacks the expected space.
-        InputError: input files of a stage without shards changed meanwhile, or memory ran out.
-    """
-    if work.resolved.stage.shard_by is None:
-        require_room(work, job.folder, job.run, 1)
-        return Computed(_compute_whole(work, job), 0, 0)
-    return _compute_sharded(work, job)
+def _compute(work: KeyedStage, job: ComputeContext) -> Computed:
+    """Run the stage on what is missing."""
+    stage, resolved = work.resolved.stage, work.resolved
+    if stage.shard_by is not None:
+        return _compute_sharded(work, job)
+    require_room(work, job.folder, job.run, 1)
+    _refuse_unstable(stage.name, [path for path, digest in job.digest_of.items() if digest.startswith(UNSTABLE)])
+    sink = Sink(job.folder, stage.name, stage.writes, work.key)
+    with naming_settings(stage):
+        stage.run(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
+    _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
+    return Computed(_written(work, job.folder, sink), 0, 0)
 
 
 def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
@@ -224,16 +203,6 @@ def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
         scratch.mkdir(parents=True, exist_ok=True)
     run = job.run
     return Runtime(run.data_root, resolve_device(run.device), run.workers, scratch, job.progress, run.checkpoint_s)
-
-
-def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:
-    stage, resolved = work.resolved.stage, work.resolved
-    _refuse_unstable(stage.name, [path for path, digest in job.digest_of.items() if digest.startswith(UNSTABLE)])
-    sink = Sink(job.folder, stage.name, stage.writes, work.key)
-    with naming_settings(stage):
-        stage.run(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
-    _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
-    return _written(work, job.folder, sink)
 
 
 def _written(work: KeyedStage, folder: Folder, sink: Sink) -> Manifest:
@@ -270,7 +239,10 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> Computed:
     if here:
         sink = compute_shards(work, job, here)
         done, changed = done | sink.shards, sink.changed
-    _refuse_gaps(work, done)
+    gaps = [source.shard for source in work.resolved.sources if source.shard not in done]
+    if gaps:
+        shown, name = ", ".join(repr(shard) for shard in gaps[:5]), work.resolved.stage.name
+        raise StoreError(f"stage {name}: {len(gaps)} shards assigned to other processes are missing: {shown}")
     if changed:
         now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
         work = key_stage(work.resolved, {**job.digest_of, **now})  # a key that no later run has
@@ -278,15 +250,6 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> Computed:
     concludes = work.resolved.stage.conclude is not None
     manifest = _concluded(work, job, records) if concludes else _fold(work, job.folder, records)
     return Computed(manifest, len(records) - len(pending), len(pending) - len(here))
-
-
-def _refuse_gaps(work: KeyedStage, done: Mapping[str, ShardRecord]) -> None:
-    gaps = [source.shard for source in work.resolved.sources if source.shard not in done]
-    if gaps:
-        shown = ", ".join(repr(shard) for shard in gaps[:5])
-        raise StoreError(
-            f"stage {work.resolved.stage.name}: {len(gaps)} shards assigned to other processes are missing: {shown}"
-        )
 
 
 def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> Sink:
@@ -326,8 +289,10 @@ def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source,
 
 def _fold(work: KeyedStage, folder: Folder, records: list[ShardRecord]) -> Manifest:
     """Build the manifest of a sharded stage from its shard records, in the order of the takes."""
-    stage = work.resolved.stage
-    rejects = _rejects_of(folder, stage.name, [file for record in records for file in record.rejects.files])
+    stage, base = work.resolved.stage, stage_folder(work.resolved.stage.name)
+    files = [file for record in records for file in record.rejects.files]
+    tables = [read_table(verified_bytes(folder, base, file)) for file in files]
+    rejects = rows_of(Reject, pa.concat_tables([arrow_schema(Reject).empty_table(), *tables]))
     entries = {
         stage.writes[0]: entry_of("table", [file for record in records for file in record.entry.files]),
         rejects_entry(stage.name): entry_of("table", [write_rejects(folder, stage.name, work.key, rejects)]),
@@ -345,7 +310,8 @@ def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRec
         entries = [part[name] for part in parts if name in part]
         if entries[0].kind == "models":
             sink.written[name] = {file.key: file for entry in entries for file in entry.files if file.key}
-            sink.about[name] = joined(stage.name, [_about(folder, stage.name, entry) for entry in entries])
+            facts = [json.loads(verified_bytes(folder, stage_folder(stage.name), entry.files[0])) for entry in entries]
+            sink.about[name] = joined(stage.name, facts)
         else:
             sink.entries[name] = entry_of("table", [file for entry in entries for file in entry.files])
     trained = {
@@ -356,17 +322,6 @@ def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRec
     with naming_settings(stage):
         stage.conclude(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job), trained))
     return _written(work, folder, sink)
-
-
-def _about(folder: Folder, stage: str, models: Entry) -> dict[str, str]:
-    """Read the facts about the models of one shard."""
-    content: dict[str, str] = json.loads(verified_bytes(folder, stage_folder(stage), models.files[0]))
-    return content
-
-
-def _rejects_of(folder: Folder, stage: str, files: Sequence[FileEntry]) -> list[Reject]:
-    tables = [read_table(verified_bytes(folder, stage_folder(stage), file)) for file in files]
-    return rows_of(Reject, pa.concat_tables([arrow_schema(Reject).empty_table(), *tables]))
 
 
 def _manifest(work: KeyedStage, entries: dict[str, Entry], n_in: int, n_out: int, rejected: dict[str, int]) -> Manifest:
@@ -382,13 +337,12 @@ def _manifest(work: KeyedStage, entries: dict[str, Entry], n_in: int, n_out: int
         n_in=n_in,
         n_out=n_out,
         rejected=rejected,
-        libraries=dict(library_versions()),
+        libraries=dict(_library_versions()),
     )
 
 
 @cache
-def library_versions() -> Mapping[str, str]:
-    """Return the versions of LIBRARIES that are installed; nothing is imported."""
+def _library_versions() -> Mapping[str, str]:
     installed = {}
     for name in LIBRARIES:
         try:

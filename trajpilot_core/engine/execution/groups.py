@@ -18,12 +18,7 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.reuse import finished_shards, scratch_folder
-from trajpilot_core.engine.key import (
-    KeyedStage,
-    key_stage,
-    paths_of,
-    resolve_stage,
-)
+from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, resolve_stage
 from trajpilot_core.engine.needs import require_room
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.resolve import resolve_device
@@ -53,9 +48,7 @@ class GroupOutcome:
 def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
     """Split takes into groups of about `target_s` seconds of video, the longest take first to the lightest group.
 
-    Args:
-        video_s: take -> seconds of video.
-        target_s: seconds of video of a group; a longer take forms its own group, and those come first.
+    A longer take forms its own group, and those come first.
     """
     order = sorted(video_s, key=lambda take: (-video_s[take], take))
     long = [take for take in order if video_s[take] > target_s]
@@ -75,11 +68,7 @@ def share_out(
 ) -> tuple[ShardGroup, ...]:
     """Prepare pending shards for other processes, and return them in groups; empty where that makes one group.
 
-    Args:
-        work: the stage as a whole.
-        job: where it is computed.
-        pending: the missing shards.
-        target_s: seconds of video of a group of takes.
+    A group of takes has about `target_s` seconds of video.
     """
     stage = work.resolved.stage
     if not stage.is_shared_out or stage.shard_by is None:
@@ -153,14 +142,7 @@ def compute_group(
 ) -> GroupOutcome:
     """Compute and commit the shards of a group; no manifest is written, and the current output stays.
 
-    Shards that exist already are skipped.
-
-    Args:
-        config: from `handed`.
-        run: from `handed`.
-        stages: all stages by name.
-        group: the shards and their expected keys.
-        progress: called with (done, total, what).
+    `config` and `run` are those of `handed`. Shards that exist already are skipped.
 
     Raises:
         InputError: stage, settings or files differ from those of the parent run; names the shards. Those that agree
@@ -220,13 +202,7 @@ def gather(
     """Return the sources left to the parent run; fail while a group is not done.
 
     A failure elsewhere must be seen, not repaired silently. Only takes whose files changed meanwhile are left.
-
-    Args:
-        work: the stage as a whole.
-        job: where it is computed.
-        pending: sources that were shared out.
-        groups: their groups.
-        reasons: number of a group -> why it failed.
+    `reasons` has why a group failed, by its number.
 
     Raises:
         StoreError: a group failed; names groups, unfinished shards and reasons.

@@ -25,8 +25,6 @@ from trajpilot_core.errors import InputError
 
 LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
 """Seconds between two samples: at least, at most, and in units of the duration of a sample."""
-BLOCK_BYTES = 512
-"""Unit of st_blocks."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +54,20 @@ class Outcome:
         """Return the counts in words: in shards, or in rows for a stage without shards."""
         if self.unit is None:
             done = "reused" if self.cached else "computed"
-            rows = f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}"
-            return f"{rows}{self._beside_the_paper()}"
+            stated = [row for row in self.counts if row.paper is not None]
+            same = sum(row.ours == row.paper for row in stated)
+            paper = f"; {same} of {len(stated)} counts equal the paper's" if stated else ""
+            return f"{done}, {self.n_in:,} rows in, {self.n_out:,} out, rejected {self.lost():,}{paper}"
         if not (self.reused or self.computed or self.removed or self.lost()):
             return f"no {self.unit} to compute"
         return f"reused {self.reused:,}, computed {self.computed:,}, removed {self.removed:,}, rejected {self.lost():,}"
 
-    def _beside_the_paper(self) -> str:
-        stated = [row for row in self.counts if row.paper is not None]
-        same = sum(row.ours == row.paper for row in stated)
-        return f"; {same} of {len(stated)} counts equal the paper's" if stated else ""
-
     def summary(self) -> list[dict[str, str | int | float]]:
         """Return table rows: rows in and out, one row per reject code with its meaning, units, time and speed."""
         rows = [_row("rows in", self.n_in, "read by the stage"), _row("rows out", self.n_out, "written by it")]
-        rows += [_reject(RejectCode(code), n) for code, n in self.rejected.items()]
+        did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}  # only a drop costs rows
+        for code, n in self.rejected.items():
+            rows.append(_row(f"{did[RejectCode(code).severity]}: {code}", n, RejectCode(code).meaning))
         rows += [_row(row.what, row.ours, _paper(row)) for row in self.counts]
         if self.unit is None:
             rows += [
@@ -101,12 +98,6 @@ def _paper(row: CorpusCount) -> str:
     if row.paper == row.ours:
         return "as in the paper"
     return f"the paper has {row.paper:,}" + (f"; ours depends on {row.setting}" if row.setting else "")
-
-
-def _reject(code: RejectCode, n: int) -> dict[str, str | int | float]:
-    """Return the row of a reject code; a drop costs rows, a repair or a warning none."""
-    did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}[code.severity]
-    return _row(f"{did}: {code.value}", n, code.meaning)
 
 
 def units_lost(rejected: Mapping[str, int]) -> int:
@@ -214,5 +205,5 @@ def scratch_bytes(run: RunOptions, stage: str) -> int:
             for place, _, names in os.walk(folder):
                 for name in names:
                     with suppress(OSError):  # removed meanwhile
-                        total += os.lstat(f"{place}/{name}").st_blocks * BLOCK_BYTES
+                        total += os.lstat(f"{place}/{name}").st_blocks * 512
     return total

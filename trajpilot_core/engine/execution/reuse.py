@@ -48,10 +48,6 @@ def leased(run: RunOptions, name: str) -> Iterator[Path]:
 
     Where another process has locked it, the computation starts again in a new folder, which is removed at the end. The
     lock is released when the process exits, even on a crash.
-
-    Args:
-        run: location of the root.
-        name: of the folder.
     """
     folder = scratch_folder(run, name)
     handle = _lease(folder)
@@ -91,19 +87,15 @@ def _lease(folder: Path) -> FileIO | None:
 def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
     """Return the committed shards of a stage, by name, without those whose rejects name a file that the take lacks."""
     done = {}
+    stage = work.resolved.stage.name
     for source in work.resolved.sources:
-        record = usable_shard(folder, work.resolved.stage.name, work.shard_keys[source.shard])
-        if record is not None and _files_named(folder, record) <= {spelled(path) for path in source.files}:
+        path = shard_path(stage, work.shard_keys[source.shard])
+        record = unless_damaged(read_sealed, folder, ShardRecord, path)
+        if record is None or missing_files(folder, stage, record):
+            continue
+        if _files_named(folder, record) <= {spelled(path) for path in source.files}:
             done[source.shard] = record
     return done
-
-
-def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
-    """Return the record of a finished shard with all its files; None: compute."""
-    record = unless_damaged(read_sealed, folder, ShardRecord, shard_path(stage, key))
-    if record is None or missing_files(folder, stage, record):
-        return None
-    return record
 
 
 def _files_named(folder: Folder, record: ShardRecord) -> set[str]:

@@ -9,14 +9,7 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import usable_manifest
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.reuse import finished_shards
-from trajpilot_core.engine.key import (
-    KeyedStage,
-    key_stage,
-    paths_of,
-    producers,
-    resolve_config,
-    resolve_stage,
-)
+from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, producers, resolve_config, resolve_stage
 from trajpilot_core.engine.needs import Needs, expected, rows_read
 from trajpilot_core.engine.planning.staleness import reasons
 from trajpilot_core.engine.stage import AnyStage
@@ -96,11 +89,7 @@ class PlanContext:
 
 
 def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
-    """Return the names of the stages that `run` selects, in order.
-
-    Args:
-        stages: the names of all stages, in order.
-        run: `only`, `from_stage` and `force`; forcing a stage does not select it.
+    """Return the names of the stages that `run` selects, in order; forcing a stage does not select it.
 
     Raises:
         InputError: a name is not a stage, or the options contradict each other.
@@ -124,10 +113,7 @@ def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
 def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[PlanRow]:
     """Report for every stage, in order, whether it is fresh, and if not why and how much there is to compute.
 
-    Args:
-        stages: all stages by name, producers before their readers.
-        config: what would be computed.
-        run: where; `force` counts as work, `only` and `from_stage` select stages.
+    In `stages` producers come before their readers. A forced stage counts as work.
 
     Raises:
         StoreError: the root cannot be opened, or two stages write one entry.
@@ -150,7 +136,7 @@ def _waiting(context: PlanContext, stage: AnyStage, waits: Sequence[str]) -> Pla
     """Report what is certain about a stage whose inputs from the stages `waits` a run would recompute."""
     current, damage = _current(context, stage.name)
     forced = stage.name in context.run.force
-    certain = [*_forced(context, stage), *damage]
+    certain = [*(["forced"] if forced else []), *damage]
     if current is not None:
         certain += context.reasons(stage, current, waits)
     state: Freshness = "missing" if current is None and not damage else "stale" if certain else "unknown"
@@ -174,13 +160,11 @@ def _current(context: PlanContext, stage: str) -> tuple[Manifest | None, list[st
         return None, [str(error)]
 
 
-def _forced(context: PlanContext, stage: AnyStage) -> list[str]:
-    return ["forced"] if stage.name in context.run.force else []
-
-
 def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
-    """Compare a stage whose inputs exist with its output."""
-    (current, damage), why = _current(context, stage.name), _forced(context, stage)
+    """Compare a stage whose inputs exist with its output, and count what it would reuse and compute."""
+    current, damage = _current(context, stage.name)
+    forced = stage.name in context.run.force
+    why = ["forced"] if forced else []
     state: Freshness = "missing" if current is None and not damage else "stale"
     try:
         resolved = resolve_stage(context.folder, stage, context.config, context.run, context.stages, context.current)
@@ -199,25 +183,17 @@ def _ready(context: PlanContext, stage: AnyStage) -> PlanRow:
         if not why and not causes and current.key == work.key:
             return PlanRow(stage.name, "fresh", "nothing changed", 0, "exactly", work.n_units, current=current)
         why += causes
-    return _stale(context, work, current, state, unread, why)
-
-
-def _stale(
-    context: PlanContext, work: KeyedStage, current: Manifest | None, state: Freshness, unread: set[str], why: list[str]
-) -> PlanRow:
-    """Count what a stage that is not fresh would reuse and compute."""
-    name, n_units = work.resolved.stage.name, work.n_units
-    forced = name in context.run.force
+    n_units = work.n_units
     done = 0 if forced else _done(context.folder, work, unread)
     if done == n_units:
-        is_whole = work.resolved.stage.shard_by is None
-        why = [*why, "an earlier output matches" if is_whole else "all shards exist, only the manifest is rewritten"]
-    needs = _needs(context, work.resolved.stage, n_units - done)
+        is_whole = stage.shard_by is None
+        why.append("an earlier output matches" if is_whole else "all shards exist, only the manifest is rewritten")
+    needs = _needs(context, stage, n_units - done)
     # a touched file may prove unchanged, and so match what the stage finished before
-    finished = keys_of(context.folder, name) or context.folder.names(f"{stage_folder(name)}/{SHARDS}")
+    finished = keys_of(context.folder, stage.name) or context.folder.names(f"{stage_folder(stage.name)}/{SHARDS}")
     bound: CountBound = "at most" if unread and not forced and finished else "exactly"
     text = "; ".join(why) or "inputs changed"
-    return PlanRow(name, state, text, n_units - done, bound, done, needs=needs, current=current)
+    return PlanRow(stage.name, state, text, n_units - done, bound, done, needs=needs, current=current)
 
 
 def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> int:
@@ -235,29 +211,26 @@ class StatusRow:
     """The state of one stage."""
 
     plan: PlanRow
-    rows: int | None
+    rows: int | None = None
     """Rows of the current output; None where there is none."""
-    rejected: int | None
-    started: str | None
+    rejected: int | None = None
+    started: str | None = None
     """When it was computed, ISO 8601 in UTC."""
-    seconds: float | None
-    uri: str | None
+    seconds: float | None = None
+    uri: str | None = None
 
 
 def status(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[StatusRow]:
     """Return the state of every stage, in order; sizes and times of files are checked, files are not read."""
     folder = open_folder(run.root)
-    return [_status_row(folder, row) for row in plan(stages, config, run)]
-
-
-def _status_row(folder: Folder, row: PlanRow) -> StatusRow:
-    manifest = row.current
-    ran = None if manifest is None else unless_damaged(read_run_record, folder, manifest.stage, manifest.key)
-    return StatusRow(
-        plan=row,
-        rows=None if manifest is None else manifest.n_out,
-        rejected=None if manifest is None else units_lost(manifest.rejected),
-        started=None if ran is None else ran.started,
-        seconds=None if ran is None else ran.seconds,
-        uri=None if manifest is None else f"{folder.url}/{manifest_path(manifest.stage, manifest.key)}",
-    )
+    rows = []
+    for row in plan(stages, config, run):
+        manifest = row.current
+        if manifest is None:
+            rows.append(StatusRow(row))
+            continue
+        ran = unless_damaged(read_run_record, folder, manifest.stage, manifest.key)
+        started, seconds = (None, None) if ran is None else (ran.started, ran.seconds)
+        uri = f"{folder.url}/{manifest_path(manifest.stage, manifest.key)}"
+        rows.append(StatusRow(row, manifest.n_out, units_lost(manifest.rejected), started, seconds, uri))
+    return rows

@@ -56,7 +56,7 @@ def reasons(
 
     Args:
         folder: the root.
-        current: the output.
+        current: the output of the stage.
         stage: what would run.
         config: its settings, nothing left to `auto`.
         inputs: entry that it reads -> fingerprint; without those that the run would recompute.
