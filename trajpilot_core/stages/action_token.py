@@ -17,7 +17,7 @@ from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.pretrained import predictor_facts
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
@@ -165,8 +165,7 @@ def write_results(
     work.sink.count(len(events), len(events))
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, TABLES),
+STAGE = TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, TABLES).stage(
     name="action_token",
     reads=READS,
     config=ActionTokenConfig,

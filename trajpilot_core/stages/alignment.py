@@ -11,7 +11,7 @@ from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, prepared, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, prepared
 from trajpilot_core.store.reading import Inputs
 
 VERSION = 7  # raise when the numbers that this module writes change
@@ -78,8 +78,7 @@ def conclude(work: Work[AlignmentConfig]) -> None:
     work.sink.count(with_motion, with_motion)
 
 
-STAGE = trained_stage(
-    TrainedStage("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)),
+STAGE = TrainedStage("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)).stage(
     name="alignment",
     reads=("takes", "take_contents", "segments", "motions", "text_bank"),
     config=AlignmentConfig,

@@ -18,16 +18,7 @@ from trajpilot_core.data.cross_fitting import FINAL, Chain, chains_in, folds_of,
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
-from trajpilot_core.stages.trained import (
-    PLANNING,
-    Facts,
-    Fits,
-    TrainedStage,
-    Trainings,
-    named,
-    trained_stage,
-    variants_by_chain,
-)
+from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named, variants_by_chain
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
@@ -228,8 +219,7 @@ def write_results(
         work.sink.document(name, content)
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS),
+STAGE = TrainedStage(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS).stage(
     name="pose_sources",
     reads=READS,
     config=PoseSourcesConfig,
