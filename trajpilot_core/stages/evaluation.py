@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
@@ -194,11 +193,6 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     return [judgement.replace(check=f"trained: {model}, seed {seed}") for model, seed, judgement in judged]
 
 
-def scored_windows(metrics: pa.Table) -> int:
-    """Count the scored test windows, from the means over all windows."""
-    return int(pc.max(metrics.filter(pc.equal(metrics["pooling"], "sample"))["n_windows"]).as_py() or 0)
-
-
 STAGE = Stage(
     name="evaluation",
     reads=READS,
@@ -212,5 +206,10 @@ STAGE = Stage(
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
     lowers=("scorer.candidates",),
-    output=Output("test windows", "metrics", ("pooling", "n_windows"), scored_windows),
+    output=Output(
+        "test windows",
+        "metrics",
+        ("pooling", "n_windows"),
+        lambda table: pc.max(table.filter(pc.equal(table["pooling"], "sample"))["n_windows"]).as_py() or 0,
+    ),
 )
