@@ -18,14 +18,7 @@ from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.ranking import ranks_of
 from trajpilot_core.models.readout import Readout
-from trajpilot_core.retrieval.bank import (
-    Bank,
-    ChainView,
-    batches,
-    endpoint_keys,
-    no_traj_plans,
-    retrieve,
-)
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, retrieve
 
 ROLL_OUT_PLANS = 2048
 """Plans in one call of the predictor."""

@@ -126,11 +126,7 @@ def write_results(
     events: "ActionEvents",
     data: "ClipData",
 ) -> None:
-    """Score and judge the answers of all seeds, and write tables.
-
-    Args:
-        curves: of the predictors, written by their trainings, and of the scorers.
-    """
+    """Score and judge the answers of all seeds, and write tables; `curves` are those of predictors and of scorers."""
     import numpy as np
 
     from trajpilot_core.data.events import DEV

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -150,11 +150,12 @@ def seed_models(
     return {chain: EventModels(models, *parts) for chain, models in built.items()}, renamed
 
 
-ShotRun: TypeAlias = EventRun[Shots]
 SHOTS = EventKind(ENTRY, "accuracy", OutcomePredictor, OutcomeTask, ("tokens", "made"), variants_of, shot_target)
 
 
-def answer_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoint], list[ShotAnswer], Judgement]:
+def answer_seed(
+    this: EventRun[Shots], seed: int
+) -> tuple[OutcomeModels, list[CurvePoint], list[ShotAnswer], Judgement]:
     """Fit the scorer of a seed, answer every test shot with every row, and check what the answers depend on.
 
     Returns:

@@ -120,12 +120,7 @@ def commit(
     data: "ClipData",
 ) -> None:
     """Commit the chosen probe, the curves of the grid, and scores and checks of the tested clips."""
-    from trajpilot_core.evaluation.action_scores import (
-        AnsweredRow,
-        TestedClips,
-        action_scores,
-        check_splits,
-    )
+    from trajpilot_core.evaluation.action_scores import AnsweredRow, TestedClips, action_scores, check_splits
     from trajpilot_core.training.fit_probe import floor_rankings
 
     cfg, rows = work.config, data.rows("test")
