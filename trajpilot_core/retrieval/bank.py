@@ -37,9 +37,9 @@ from trajpilot_core.models.ranking import LabelBank
 from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
 from trajpilot_core.retrieval.search import TopK, top_k
 
-FORWARD_BATCH = 512
-OPEN = ClosedDecodingConfig()
 TRAIN = 0
+FORWARD_BATCH, SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 512, 8192, 1024
+OPEN = ClosedDecodingConfig()
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,7 @@ def bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[T
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
-    """Assert that the takes (N,), long, of a bank's entries are training takes that the chain was fitted on.
-
-    Raises LeakError: one is not.
-    """
+    """Raise LeakError where a take of the entries, (N,) long, is not a training take that the chain was fitted on."""
     foreign = (data.take_split[take_N] != TRAIN) | ~torch.isin(take_N, fit_takes(data, chain))
     if bool(foreign.any()):
         take = int(take_N[foreign.nonzero()[0, 0]])
@@ -251,25 +248,14 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int) -> TopK:
     """
     nearest = top_k(key_QK, bank.key, k, take, bank.take)
     if len(bank.take):
-        check_pool(nearest.index, take, bank.take)
+        leaked = ((bank.take[nearest.index.clamp_min(0)] == take[:, None]) & (nearest.index >= 0)).nonzero()
+        if len(leaked):
+            query, place = leaked[0].tolist()
+            raise LeakError(
+                f"candidate {place} of query {query} comes from the query's own take ({int(take[query])}); the "
+                "exclusion must be masked before the search selects"
+            )
     return nearest
-
-
-def check_pool(index_QK: Tensor, take_Q: Tensor, take_N: Tensor) -> None:
-    """Assert that no candidate is of the take of its query; -1 is no candidate.
-
-    Raises LeakError: one is.
-    """
-    leaked = ((take_N[index_QK.clamp_min(0)] == take_Q[:, None]) & (index_QK >= 0)).nonzero()
-    if len(leaked):
-        query, place = leaked[0].tolist()
-        raise LeakError(
-            f"candidate {place} of query {query} comes from the query's own take ({int(take_Q[query])}); the exclusion "
-            "must be masked before the search selects"
-        )
-
-
-SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 1024
 
 
 class EndKeys(NamedTuple):
