@@ -96,11 +96,8 @@ def run(work: Work[ProbeConfig]) -> None:
 
 
 def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
-    """Refuse clips that show the action.
-
-    Raises InputError: the last frame of a clip is later than `gap_s` before its action.
-    """
-    late = data.too_late(cfg.gap_s)
+    """Raise InputError where the last frame of a clip is later than `gap_s` before its action, and may show it."""
+    late = data.last_frame_s > data.action_s - cfg.gap_s + 1e-6  # frame times are rounded
     if late.any():
         at = int(late.argmax())
         raise InputError(
