@@ -96,9 +96,6 @@ class Shots(Events):
 def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
     """Read the shots whose two segments have features and motions; one reject for each other shot.
 
-    Args:
-        inputs: takes, segments, details, windows, motions, features, text_bank and folds are read.
-
     Raises:
         InputError: the windows are not pairs, so that the corpus has no shots.
         LeakError: the segment before a shot ends after the shot, or a shot and its take are in different splits.
@@ -159,14 +156,7 @@ def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, 
 
 
 def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) -> None:
-    """Refuse shots whose preceding segment ends after their annotated time.
-
-    Args:
-        seen_until_s: (N,) end of the preceding segment, seconds.
-        moment_s: (N,) annotated time of the shot, seconds.
-
-    Raises LeakError: there are such shots; names them.
-    """
+    """Raise LeakError where the segment before a shot ends, (N,) seconds, after the time of the shot, (N,)."""
     late = (seen_until_s > moment_s).nonzero()[:, 0].tolist()
     if late:
         names = [f"{ids[i]} (seen until {seen_until_s[i]:.2f} s, shot at {moment_s[i]:.2f} s)" for i in late]
@@ -194,7 +184,6 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     """Join clips, both sets of motions, labels and folds; a clip without motions is kept.
 
     Args:
-        inputs: takes, segments, details, features, motions, video_motions, text_bank and folds are read.
         seen_s: seconds before the end of a clip that the predictor sees.
         gap_s: gap before the action; the head motion before it must end earlier.
 
@@ -207,7 +196,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     take_of = {row["take_id"]: at for at, row in enumerate(takes)}
     segments = {row["segment_id"]: row for row in inputs.table("segments").to_pylist()}
     rows = [segments[segment] for segment in data.segment_ids]
-    refuse_late_motion(data, np.array([row["end_s"] for row in rows], dtype=np.float64), gap_s)
+    _refuse_late_motion(data, np.array([row["end_s"] for row in rows], dtype=np.float64), gap_s)
     label_ids, bank = read_bank(inputs)
     label_of = {label: at for at, label in enumerate(label_ids)}
     tables = [inputs.table(name) for name in ("video_motions", "motions")]  # before the actions, during the actions
@@ -228,7 +217,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         fold=fold_tensor(inputs.table("folds"), take_of),
         bank=bank,
         tokens=torch.tensor(data.tokens),
-        context=last_tubelets(inputs, data, seen_s),
+        context=_last_tubelets(inputs, data, seen_s),
         motions=motions,
         has_motion=has_motion,
         labels=torch.tensor([label_of[row["label_id"]] for row in rows]),
@@ -239,14 +228,8 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     return events, data
 
 
-def refuse_late_motion(data: ClipData, end_s: Array, gap_s: float) -> None:
-    """Refuse head motion before an action that reaches into it, or into the gap before it.
-
-    Args:
-        end_s: (N,) ends of the motions, seconds.
-
-    Raises LeakError: motions end too late; names the first clip, and their number.
-    """
+def _refuse_late_motion(data: ClipData, end_s: Array, gap_s: float) -> None:
+    """Raise LeakError where motions that end at `end_s` (N,) reach into the action, or into the gap before it."""
     late = end_s > data.action_s - gap_s + LATE_S
     if late.any():
         at = int(late.argmax())
@@ -257,7 +240,7 @@ def refuse_late_motion(data: ClipData, end_s: Array, gap_s: float) -> None:
         )
 
 
-def last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
+def _last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
     """Return (N, 1, D) float16: the mean of the tubelets in the last seconds, at least of the last one.
 
     Tokens after those of the tubelets, which a predictor computed, are left out.
