@@ -68,8 +68,7 @@ class LoadedChain(NamedTuple):
 def refuse_horizon(horizon: int, known: Collection[int]) -> None:
     """Refuse a horizon that the models were not trained for.
 
-    Raises:
-        InputError: it is not one of the known ones.
+    Raises InputError: it is not one of the known ones.
     """
     if horizon not in known:
         raise InputError(
@@ -81,8 +80,7 @@ def refuse_horizon(horizon: int, known: Collection[int]) -> None:
 def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
     """Load the models of a seed, of the first one for None.
 
-    Raises:
-        InputError: there are no models of this seed.
+    Raises InputError: there are no models of this seed.
     """
     files, scorers = open_model_files(root.inputs), root.inputs.models("scorers")
     chosen = files.seeds[0] if seed is None else seed
@@ -100,8 +98,7 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
 
     `take_id` is the take of the corpus that the video is, or None.
 
-    Raises:
-        InputError: the models were not trained for this horizon.
+    Raises InputError: the models were not trained for this horizon.
     """
     refuse_horizon(horizon, chain.view.data.windows)
     with one_thread(chain.device):

@@ -60,8 +60,7 @@ class Search(NamedTuple):
 def head_motion(search: Search) -> Found:
     """Find and resample the head motion of both clips; a source that fails is noted, and the next one is tried.
 
-    Raises:
-        InputError: a source that the query names cannot be used.
+    Raises InputError: a source that the query names cannot be used.
     """
     query = search.query
     if query.poses == "none":
@@ -149,11 +148,7 @@ def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: st
     """Return the settings of a source that reads the video.
 
     They are the root's where its models know the source. Else lengths, which such a source cannot measure, are scaled
-    to the median step of the root's clips.
-
-    Args:
-        device: `cpu`, `cuda` or `cuda:<number>`; a precision that a CPU lacks is replaced.
-        weights: of Pi3; None: those of the root.
+    to the median step of the root's clips. A precision that a CPU lacks is replaced; `weights` are those of Pi3.
     """
     cfg = root.trajectories
     pi3 = cfg.pi3 if weights is None else cfg.pi3.replace(weights=weights)

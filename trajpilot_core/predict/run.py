@@ -27,10 +27,9 @@ SCRATCH = "trajpilot-predict-"
 
 
 class WrittenPlan(NamedTuple):
-    """A plan, the pictures of its page, and its folder."""
+    """A plan and its folder."""
 
     plan: Plan
-    scene: Scene
     folder: str
     """Contains plan.json and plan.html."""
 
@@ -42,7 +41,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
     below = "" if query.out else f"{name_of(plan)}/"
     folder.replace(f"{below}plan.json", dump(finite(plan.model_dump(mode="json"))))
     folder.replace(f"{below}plan.html", render(plan, scene))
-    return WrittenPlan(plan, scene, f"{folder.url}/{below}".rstrip("/"))
+    return WrittenPlan(plan, f"{folder.url}/{below}".rstrip("/"))
 
 
 def name_of(plan: Plan) -> str:

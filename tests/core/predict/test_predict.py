@@ -207,7 +207,7 @@ def test_the_page_is_self_contained_and_marked_as_simulated(tested: WrittenPlan)
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
     n_frames = page.count('src="data:image/jpeg;base64,')
-    assert n_frames == 6 + (5 if tested.scene.shown else 0)
+    assert n_frames == 6 + (5 if tested.plan.nearest else 0)
     assert Plan.model_validate(json.loads(Path(tested.folder, "plan.json").read_text())) == tested.plan
 
 
