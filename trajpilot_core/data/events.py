@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -99,7 +98,7 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
     Raises:
         InputError: the windows are not pairs, so that the corpus has no shots.
         LeakError: the segment before a shot ends after the shot, or a shot and its take are in different splits.
-        StoreError: tables do not match.
+        StoreError: tables do not match, or the outcome of a shot is not made or missed.
     """
     data = load_planning_data(inputs, "outcome")
     if set(data.windows) - {PAIR}:
@@ -118,10 +117,14 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
     rows = inputs.table("segments", ["segment_id", *columns]).to_pylist()
     time_of = {row["segment_id"]: [row[name] for name in columns] for row in rows}
     times = torch.tensor([time_of[segment] for segment in data.segment_ids], dtype=torch.float64).view(-1, len(columns))
-    details = details_of(inputs.table("details", ["segment_id", "event", "outcome"]), data.segment_ids)
     before, at = windows.segments.T
     refuse_late(windows.window_ids, times[before, 0], times[at, 1])
-    outcomes = [details[row] for row in at.tolist()]
+    details = inputs.table("details", ["segment_id", "event", "outcome"]).to_pylist()
+    detail_of = {row["segment_id"]: row for row in details}
+    of_shots = [detail_of[data.segment_ids[row]] for row in at.tolist()]
+    for row in of_shots:
+        if row["outcome"] not in ("made", "missed"):
+            raise StoreError(f"{row['segment_id']} has the outcome {row['outcome']!r}, not made or missed; run ingest")
     shots = Shots(
         take_ids=data.take_ids,
         take=windows.take,
@@ -132,27 +135,12 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
         motions=data.motions[windows.segments],
         has_motion=torch.ones(len(at), PAIR, dtype=torch.bool),
         tokens=data.features[before],
-        ids=tuple(event for event, _ in outcomes),
-        made=torch.tensor([outcome == "made" for _, outcome in outcomes]),
+        ids=tuple(row["event"] for row in of_shots),
+        made=torch.tensor([row["outcome"] == "made" for row in of_shots]),
         shot=data.features[at],
         labels=data.labels[windows.segments],
     )
     return shots, data.rejects
-
-
-def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str]]:
-    """Return row of a segment -> shot and outcome, for segments that are shots.
-
-    Raises StoreError: the outcome of a shot is not made or missed.
-    """
-    row_of, shots = {segment: row for row, segment in enumerate(ids)}, dict[int, tuple[str, str]]()
-    for row in details.to_pylist():
-        if row["outcome"] is None or row["segment_id"] not in row_of:
-            continue
-        if row["outcome"] not in ("made", "missed"):
-            raise StoreError(f"{row['segment_id']} has the outcome {row['outcome']!r}, not made or missed; run ingest")
-        shots[row_of[row["segment_id"]]] = (row["event"], row["outcome"])
-    return shots
 
 
 def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) -> None:
@@ -259,8 +247,7 @@ def _last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
 def columns_of(events: ActionEvents, classes: dict[ActionPart, Codes]) -> Tensor:
     """Return (N, 3) long: the columns of verb, noun and action in the heads of a probe; -1 if there is none.
 
-    Args:
-        classes: part -> (C,) the class of each column, ascending.
+    `classes` are, by part, those of the columns, (C,), ascending.
     """
     columns = []
     for at, part in enumerate(PARTS):
