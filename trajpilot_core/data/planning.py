@@ -169,11 +169,9 @@ def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = No
 
 
 def load_motion_data(inputs: Inputs, motions: pa.Table | None = None, features: pa.Table | None = None) -> MotionData:
-    """Read takes, segments, motions and text_bank into tensors on the CPU.
+    """Read takes, segments, motions and text_bank into tensors on the CPU; `motions` replaces the table of this name.
 
-    Args:
-        motions: replaces the table `motions`; None: it is read.
-        features: only segments of this table, too; None: every segment with motions.
+    Only segments that are in `features`, too, are kept; None: every segment with motions.
 
     Raises StoreError: tables do not match.
     """
@@ -206,8 +204,7 @@ def _takes(inputs: Inputs) -> list[dict[str, Any]]:
 def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     """Return the same data with classes instead of labels as answers; the label inputs of models do not change.
 
-    Args:
-        label_classes: columns label_id and class_id; the class has the text of the label with this id.
+    The class of a label has the text of the label with the id of the class.
 
     Raises StoreError: a label has no class, or a class has the text of a label from another class.
     """

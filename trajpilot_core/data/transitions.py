@@ -34,13 +34,7 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
     """Count which class follows which: each pair of neighbouring segments in a run, once.
 
     Pairs are counted in the annotations, not in windows: including runs too short for a window, and segments without
-    feature or motion.
-
-    Args:
-        segments: table of segments; `take_id`, `split`, `position`, `run` and `label_id` are read.
-
-    Returns:
-        (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
+    feature or motion. Returns (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
 
     Raises:
         LeakError: a take is not in the training split.
@@ -81,13 +75,9 @@ class ScenarioMasks(NamedTuple):
 def scenario_masks(
     scenario_labels: pa.Table, takes: pa.Table, take_ids: Sequence[str], codes: Mapping[str, int], n_classes: int
 ) -> ScenarioMasks:
-    """Read which classes the scenario of each take allows; only `is_allowed` decides.
+    """Read which classes the scenario of each take allows: those with an allowed label, by `codes` (label id -> class).
 
     A scenario without allowed labels, because no training take has it, is not masked.
-
-    Args:
-        take_ids: the takes, in the order of their codes.
-        codes: label id -> class; a class is allowed where one of its labels is.
 
     Raises StoreError: a label has no class, or a take is not in `takes`.
     """

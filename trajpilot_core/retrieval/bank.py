@@ -96,11 +96,7 @@ class Bank(NamedTuple):
 def chain_view(
     data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str, decoding: ClosedDecodingConfig = OPEN
 ) -> ChainView:
-    """Load the models of one chain and seed and encode the trajectory of every segment.
-
-    Args:
-        decoding: turns the scores of class heads into labels; without such heads it is not used.
-    """
+    """Load the models of one chain and seed and encode the trajectory of every segment; `decoding`: of class heads."""
     models = load_chain_models(files, chain, seed, device)
     latents = trajectory_latents(models.e_tau, data.motions)
     return ChainView(data, chain, models, latents, readout_of(data, chain, models.traj, decoding))
@@ -172,17 +168,11 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
         parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
         return torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
 
-    return bank_of(view.data, view.chain, horizon, keys_of)
+    return _bank_of(view.data, view.chain, horizon, keys_of)
 
 
-def bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[Tensor], Tensor]) -> Bank:
-    """Collect all windows of a horizon of the takes that the chain was fitted on, in the order of their fit.
-
-    Args:
-        keys_of: (N, H) segments of the windows -> their keys (N, K).
-
-    Raises LeakError: a take that the chain must not have seen is among them.
-    """
+def _bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[Tensor], Tensor]) -> Bank:
+    """Collect all windows of a horizon of the takes that the chain was fitted on; `keys_of`: (N, H) -> (N, K)."""
     windows = data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]
     segments_NH, take = windows.segments[rows], windows.take[rows]
@@ -209,10 +199,8 @@ def endpoint_keys(
     In a view without a goal the key is Start alone, (N, W) (D 33).
 
     Args:
-        view: its no_traj model predicts the ends for `action`.
-        segments_NH: (N, H) rows of segments.
-        key: `action`, the predicted Start and Goal embeddings, or `visual`, the pooled features.
-        plan_NHE: predictions of no_traj for them, where they are known already.
+        key: `action`, the Start and Goal embeddings that no_traj predicts, or `visual`, the pooled features.
+        plan_NHE: predictions of no_traj for the windows, where they are known already.
     """
     if key == "visual":
         ends = view.data.features[view.given_ends(segments_NH)].float().mean(2)
@@ -238,11 +226,7 @@ def batches(rows_N: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
 
 
 def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int) -> TopK:
-    """Find the `k` nearest entries of each query, never one of its own take.
-
-    Args:
-        key_QK: (Q, K) keys of the queries.
-        take: (Q,) long takes of the queries.
+    """Find the `k` nearest entries of each query with key (Q, K), never one of its own take (Q,), long.
 
     Raises LeakError: an entry of the query's own take was returned (a fault of the search).
     """
@@ -268,12 +252,7 @@ class EndKeys(NamedTuple):
 
 
 def fit_end_keys(features_SCD: Tensor, rows: Tensor, width: int) -> EndKeys:
-    """Fit the map to keys on the features of some segments.
-
-    Args:
-        rows: (n,) long, segments of the fitting takes.
-        width: P, at most; a feature has D directions.
-    """
+    """Fit the map to keys of width P, at most D, on the features of segments `rows` (n,), long, of fitting takes."""
     mean, scale = feature_scales(features_SCD[rows].float().mean(1, keepdim=True))
     products = torch.zeros(len(mean), len(mean), dtype=torch.float64, device=mean.device)
     for part in torch.split(rows, SEGMENTS_AT_ONCE):
@@ -298,4 +277,4 @@ def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
-    return bank_of(data, chain, horizon, lambda segments_NH: end_keys(keys, data.features, segments_NH))
+    return _bank_of(data, chain, horizon, lambda segments_NH: end_keys(keys, data.features, segments_NH))
