@@ -37,7 +37,6 @@ that are also takes of this run."""
 ELSEWHERE, CAPTURES = "fitted_elsewhere/", "fitted_captures/"
 """Prefixes of further notes on models that are from another run or started from one: the other takes that they were
 fitted on, and the captures of all."""
-CONTENTS = "take_contents"
 ANNOTATED = ("segments", "windows")
 """Entries whose share per take ingest writes to `take_contents`."""
 
@@ -179,7 +178,7 @@ class Contributions:
         For an entry without parts per take, every take contributes the whole entry.
         """
         rows = inputs.table("takes", ["take_id", "split", *columns]).to_pylist()
-        contents = {row["take_id"]: row for row in inputs.table(CONTENTS).to_pylist()}
+        contents = {row["take_id"]: row for row in inputs.table("take_contents").to_pylist()}
         parts = {name: inputs.parts(name) for name in entries if name not in ANNOTATED}
 
         def share(name: str, take: str) -> str:

@@ -31,8 +31,6 @@ from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_fit import scorer_config
 
 QUERY = "query"
-NO_LABEL = 0
-"""Label of the query's segments; no row reads it, because the truth is unknown."""
 
 
 class Clips(NamedTuple):
@@ -94,9 +92,7 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
 
 
 def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
-    """Answer one query by the rows for a user's video, the deciding one first; without motion, by those that need none.
-
-    `take_id` is the take of the corpus that the video is, or None.
+    """Answer one query by the rows for a user's video; `take_id` is the take of the corpus that the video is, if any.
 
     Raises InputError: the models were not trained for this horizon.
     """
@@ -151,7 +147,7 @@ def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None)
         segment_ids=(*data.segment_ids, *(f"{QUERY}:{part}" for part in ("start", "goal", "middle"))),
         features=_grown(data.features, torch.cat([looks, torch.zeros_like(looks[:1])])),
         motions=_grown(data.motions, extra),
-        labels=_grown(data.labels, torch.full((3,), NO_LABEL)),
+        labels=_grown(data.labels, torch.zeros(3)),  # read by no row, because the truth is unknown
         segment_take=_grown(data.segment_take, take.expand(3)),
         windows=data.windows | {horizon: window},
     )

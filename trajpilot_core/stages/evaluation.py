@@ -167,8 +167,6 @@ def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -
 def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     """Judge predictors of every chain, scorers and planners of every seed (D 51).
 
-    The checks are called `trained: <chain>/<model>, seed N`.
-
     Planners are compared with the floors of the chain `final`, scorers with chance; a scorer without decisions on dev
     was never fitted: undertrained.
     """

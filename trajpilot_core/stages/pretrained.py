@@ -115,10 +115,8 @@ def predictor_facts(
 ) -> dict[str, Facts]:
     """Return what decides each training of a further predictor: entries, the E_tau of its chain and seed, and weights.
 
-    Args:
-        reads: entries that every training reads as a whole.
-        first: training -> key of the predictor with whose weights it begins; for events a goal-dropout twin, because
-            only those have learned with a masked Goal.
+    `first` are, by training, the keys of the predictors with whose weights they begin; for events goal-dropout twins,
+    because only those have learned with a masked Goal.
 
     Raises InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
@@ -140,12 +138,7 @@ def initial_fits(cfg: PredictorConfig) -> dict[str, ImportedFit]:
 
 
 def origin_of_models(e_tau: Mapping[str, str], cfg: PredictorConfig, fitted_on: str) -> str:
-    """Return in words where E_tau and the initial weights of predictors come from.
-
-    Args:
-        e_tau: what the entry notes about its models.
-        fitted_on: what an E_tau of this run was fitted on.
-    """
+    """Return in words where E_tau, by the notes of its entry, and the initial weights of predictors come from."""
     first = "random weights" if cfg.pretrained is None else "weights of another run"
     origin = "of another run" if is_imported(e_tau) else f"fitted on {fitted_on}"
     return f"E_tau: {origin}; predictors begin with {first}"

@@ -112,9 +112,7 @@ def tune_seed(
 ) -> TunedSeed:
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
-    Args:
-        patches: what reads every patch of a clip; None: probes read the tokens that the features keep.
-        runtime: of the stage, with the progress of this part.
+    Without `patches` probes read the tokens that the features keep; `runtime` has the progress of this part.
 
     Raises LeakError: a row sees more than it declares.
     """

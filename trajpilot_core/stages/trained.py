@@ -107,9 +107,7 @@ def chain_facts(
 ) -> Callable[[Inputs, Any, Trainings], dict[str, Facts]]:
     """Return the facts of a stage: what the takes contribute that the chain of a training is fitted and measured on.
 
-    Args:
-        entries: what the trainings read of each take; `columns`: further columns of `takes`.
-        more: entries that they read as a whole, next to the text bank.
+    `entries` and `columns` of `takes` are read by take, the text bank and `more` as a whole.
     """
 
     def facts(inputs: Inputs, cfg: Any, known: Trainings) -> dict[str, Facts]:

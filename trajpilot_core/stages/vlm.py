@@ -84,9 +84,7 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
 def run(work: Work[CompletedVlm]) -> None:
     """Query one take after the other; a shard is committed as soon as its take is answered.
 
-    Raises:
-        InputError: a request has no answer and there is no server to answer it.
-        LeakError: a prompt contains its answer.
+    Raises InputError: a request has no answer, and there is no server; LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.clients import client_of
     from trajpilot_core.vlm.take import n_questions, rows_of_answers
@@ -229,10 +227,7 @@ ROWS = Stage(
 
 
 def write_requests(work: Work[CompletedVlm], out: Path) -> "tuple[RequestFiles, int]":
-    """Write the requests without an answer to a folder.
-
-    Returns:
-        The files, and the number of takes with further requests that depend on the answers to these.
+    """Write the requests without an answer to a folder; also return how many takes have requests that depend on these.
 
     Raises InputError: the folder has earlier requests, which might be answered twice.
     """
@@ -245,8 +240,7 @@ def write_requests(work: Work[CompletedVlm], out: Path) -> "tuple[RequestFiles, 
 def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[str]]:
     """Read JSONL files of results, as `vllm run-batch` writes them, into the folder VlmConfig.answers.
 
-    Returns:
-        Numbers of new and known answers, and the faults of the other lines.
+    Returns the numbers of new and known answers, and the faults of the other lines.
     """
     from trajpilot_core.vlm.payload import AnswerFolder, replies_in
 
