@@ -69,7 +69,7 @@ def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.fit_predictor import FIT
 
-    motions = two_motions(work.inputs, "pose_sources")
+    motions = two_motions(work.inputs)
     chain = chains_of(motions.data)[0]
     jobs: dict[str, TrainingJob] = {}
     for (_, seed), models in variants_by_chain(wanted).items():
@@ -84,7 +84,7 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.loop import one_thread
 
-    motions = two_motions(work.inputs, "pose_sources")
+    motions = two_motions(work.inputs)
     first, second = (
         "/".join(sorted({*work.inputs.table(name, ["source"])["source"].to_pylist()}))
         for name in ("motions", "video_motions")
