@@ -13,7 +13,7 @@ from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain, refuse_horizon
 from trajpilot_core.predict.footage import clip_features, open_footage
-from trajpilot_core.predict.motion import Search, head_motion
+from trajpilot_core.predict.motion import head_motion
 from trajpilot_core.predict.page import Scene, render, scene_of
 from trajpilot_core.predict.plan import plan_of
 from trajpilot_core.predict.trained import open_trained
@@ -71,7 +71,7 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
             )
         progress(1, STEPS, "probing the video")
         footage = open_footage(query, root)
-        poses = head_motion(Search(query, footage, root, run, Path(scratch)))
+        poses = head_motion(query, footage, root, run, Path(scratch))
         progress(2, STEPS, "encoding the clips")
         features, encoder = clip_features(footage, root, run, Path(scratch))
         progress(3, STEPS, "planning")
