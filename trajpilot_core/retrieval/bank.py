@@ -107,18 +107,13 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
 
     Everything else is shared with `view`, including the decoding of class scores.
     """
-    chain, keys = view.chain, files.predictors.keys
-    if not all(model_key(chain, seed, twin_of(variant)) in keys for variant in TWINNED):
+    chain, predictors = view.chain, files.predictors
+    known = [variant for variant in VARIANTS if model_key(chain, seed, twin_of(variant)) in predictors.keys]
+    if not {*TWINNED} <= {*known}:
         return None
-    traj, no_traj, ends = (
-        load_predictor(files.predictors, chain, seed, twin_of(variant), device)
-        if model_key(chain, seed, twin_of(variant)) in keys
-        else None
-        for variant in VARIANTS
-    )
-    assert traj is not None
-    assert no_traj is not None
-    return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=ends))
+    twins = {variant: load_predictor(predictors, chain, seed, twin_of(variant), device) for variant in known}
+    ends = twins.get("endpoint_traj")
+    return replace(view, models=replace(view.models, traj=twins["traj"], no_traj=twins["no_traj"], endpoint_traj=ends))
 
 
 def blind_chain_view(
