@@ -74,11 +74,6 @@ def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
     return (*READS, *more) if more else None
 
 
-def sources(inputs: Inputs, config: CompletedEvaluation, data_root: str) -> list[Source]:
-    """Return the file that describes a simulated corpus; its absence in a recorded one is an input too."""
-    return [Source("", files=("world.json",))]
-
-
 def run(work: Work[CompletedEvaluation]) -> None:
     """Score every row on the test windows, including those of plugins."""
     from trajpilot_core.methods.plugged import listed
@@ -199,7 +194,7 @@ STAGE = Stage(
     run=run,
     completed=completed,
     narrowed=narrowed,
-    sources=sources,
+    sources=lambda inputs, cfg, data_root: [Source("", ("world.json",))],  # its absence in recorded corpora counts, too
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
