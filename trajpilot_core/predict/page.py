@@ -50,10 +50,9 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
         times_s = [sum(span) / 2 for span in shown.spans_s]
         if root.data_root is not None and "://" not in root.data_root:
             other = FilePath(root.data_root, root.takes[shown.take_id].video)
-        if given.found is not None:
-            windows = given.view.data.windows[given.found.horizon]
-            segments = windows.segments[windows.window_ids.index(shown.window_id), 1:-1]
-            middles = given.view.data.motions[segments].double().cpu().numpy()
+        windows = given.view.data.windows[plan.horizon]
+        segments = windows.segments[windows.window_ids.index(shown.window_id), 1:-1]
+        middles = given.view.data.motions[segments].double().cpu().numpy()
     paths, caption = head_paths(clips, middles, shown, trusted is not None)
     probe = footage.probe
     width, height = (probe.width, probe.height) if probe.rotation_deg % 180 == 0 else (probe.height, probe.width)
