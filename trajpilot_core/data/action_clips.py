@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trajpilot_core.arrays import Array, Codes, Mask
+from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.errors import InputError
 from trajpilot_core.metrics.epic_kitchens import ActionClips, pair_codes
 from trajpilot_core.store.reading import Inputs
@@ -39,14 +39,6 @@ class ClipData:
         """Return the numbers of the clips of a split, ascending."""
         rows: Codes = np.flatnonzero(self.split == SPLITS.index(split))
         return rows
-
-    def too_late(self, gap_s: float) -> Mask:
-        """Return (N,): true where the last frame is later than `gap_s` before the action.
-
-        A microsecond is tolerated, because frame times are rounded.
-        """
-        late: Mask = self.last_frame_s > self.action_s - gap_s + 1e-6
-        return late
 
 
 def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:

@@ -13,7 +13,7 @@ from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, TrajectoryEncoder
 from trajpilot_core.store.reading import Inputs
-from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.store.tensors import Models
 
 M = TypeVar("M", bound=nn.Module)
 SEGMENTS_PER_CALL = 8192
@@ -103,12 +103,21 @@ def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, de
     return frozen(model, predictors, model_key(chain, seed, variant), device)
 
 
+@torch.no_grad()
 def frozen(model: M, models: Models, key: str, device: str) -> M:
     """Read the weights of one model into `model`; evaluation mode, no gradients.
 
     Raises StoreError: the entry has no such model, or its parameters differ.
     """
-    _fill(model.state_dict(), models.read(key), key)
+    state, weights = model.state_dict(), models.read(key)
+    have = {name: value.shape for name, value in weights.items()}
+    allowed = {name: tuple(value.shape) for name, value in state.items()}
+    wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
+    if wrong:  # shapes must be equal, because `copy_` broadcasts
+        faults = "; ".join(f"{name} is {have.get(name, 'missing')}, not {allowed.get(name, 'known')}" for name in wrong)
+        raise StoreError(f"{key}: {faults} (shapes of parameters); another version wrote it: run its stage again")
+    for name, value in weights.items():
+        state[name].copy_(torch.tensor(value))
     return model.to(device).eval().requires_grad_(False)
 
 
@@ -124,16 +133,3 @@ def trajectory_states(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
     """Return inputs (S, D) float32 of E_tau's head for raw (S, 16, 6) motions, scaled as in `trajectory_latents`."""
     parts = [e_tau.states(part / e_tau.scale) for part in torch.split(motions, SEGMENTS_PER_CALL)]
     return torch.cat(parts) if parts else motions.new_zeros(0, e_tau.head.in_features)
-
-
-@torch.no_grad()
-def _fill(state: dict[str, Tensor], weights: Tensors, key: str) -> None:
-    """Copy weights into the parameters of a model; shapes must be equal, because `copy_` broadcasts."""
-    have = {name: value.shape for name, value in weights.items()}
-    allowed = {name: tuple(value.shape) for name, value in state.items()}
-    wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
-    if wrong:
-        faults = "; ".join(f"{name} is {have.get(name, 'missing')}, not {allowed.get(name, 'known')}" for name in wrong)
-        raise StoreError(f"{key}: {faults} (shapes of parameters); another version wrote it: run its stage again")
-    for name, value in weights.items():
-        state[name].copy_(torch.tensor(value))

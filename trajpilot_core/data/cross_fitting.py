@@ -37,7 +37,6 @@ that are also takes of this run."""
 ELSEWHERE, CAPTURES = "fitted_elsewhere/", "fitted_captures/"
 """Prefixes of further notes on models that are from another run or started from one: the other takes that they were
 fitted on, and the captures of all."""
-CONTENTS = "take_contents"
 ANNOTATED = ("segments", "windows")
 """Entries whose share per take ingest writes to `take_contents`."""
 
@@ -105,11 +104,7 @@ def seeds_of(models: Iterable[str]) -> list[int]:
 
 
 def fitted_on(fold_of: Mapping[str, int], chain: Chain) -> list[str]:
-    """Return the training takes that a chain is fitted on, sorted.
-
-    Args:
-        fold_of: training take -> its fold; -1: every chain is fitted on it.
-    """
+    """Return the training takes that a chain is fitted on, sorted; every chain is fitted on those of fold -1."""
     return sorted(take for take, fold in fold_of.items() if chain.fold is None or fold != chain.fold)
 
 
@@ -119,11 +114,7 @@ def note_fitted(chain: str, takes: Iterable[str], kind: str = FITTED) -> dict[st
 
 
 def noted_fitted(about: Mapping[str, str], kind: str = FITTED) -> dict[str, list[str]]:
-    """Return chain -> takes that its models were fitted on, from the notes of an entry; empty without notes.
-
-    Args:
-        kind: FITTED, ELSEWHERE or CAPTURES.
-    """
+    """Return chain -> takes that its models were fitted on, from notes of a kind; empty without notes."""
     notes = {name.removeprefix(kind): takes for name, takes in sorted(about.items()) if name.startswith(kind)}
     return {chain: list(json.loads(takes)) for chain, takes in notes.items()}
 
@@ -182,15 +173,12 @@ class Contributions:
 
     @classmethod
     def read(cls, inputs: Inputs, entries: Sequence[str], columns: Sequence[str] = ()) -> Self:
-        """Read what takes contribute to trainings through some entries.
+        """Read what takes contribute to trainings through some entries and columns of `takes`.
 
         For an entry without parts per take, every take contributes the whole entry.
-
-        Args:
-            columns: further columns of `takes` that they read.
         """
         rows = inputs.table("takes", ["take_id", "split", *columns]).to_pylist()
-        contents = {row["take_id"]: row for row in inputs.table(CONTENTS).to_pylist()}
+        contents = {row["take_id"]: row for row in inputs.table("take_contents").to_pylist()}
         parts = {name: inputs.parts(name) for name in entries if name not in ANNOTATED}
 
         def share(name: str, take: str) -> str:

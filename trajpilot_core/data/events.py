@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -96,13 +95,10 @@ class Shots(Events):
 def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
     """Read the shots whose two segments have features and motions; one reject for each other shot.
 
-    Args:
-        inputs: takes, segments, details, windows, motions, features, text_bank and folds are read.
-
     Raises:
         InputError: the windows are not pairs, so that the corpus has no shots.
         LeakError: the segment before a shot ends after the shot, or a shot and its take are in different splits.
-        StoreError: tables do not match.
+        StoreError: tables do not match, or the outcome of a shot is not made or missed.
     """
     data = load_planning_data(inputs, "outcome")
     if set(data.windows) - {PAIR}:
@@ -121,10 +117,14 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
     rows = inputs.table("segments", ["segment_id", *columns]).to_pylist()
     time_of = {row["segment_id"]: [row[name] for name in columns] for row in rows}
     times = torch.tensor([time_of[segment] for segment in data.segment_ids], dtype=torch.float64).view(-1, len(columns))
-    details = details_of(inputs.table("details", ["segment_id", "event", "outcome"]), data.segment_ids)
     before, at = windows.segments.T
     refuse_late(windows.window_ids, times[before, 0], times[at, 1])
-    outcomes = [details[row] for row in at.tolist()]
+    details = inputs.table("details", ["segment_id", "event", "outcome"]).to_pylist()
+    detail_of = {row["segment_id"]: row for row in details}
+    of_shots = [detail_of[data.segment_ids[row]] for row in at.tolist()]
+    for row in of_shots:
+        if row["outcome"] not in ("made", "missed"):
+            raise StoreError(f"{row['segment_id']} has the outcome {row['outcome']!r}, not made or missed; run ingest")
     shots = Shots(
         take_ids=data.take_ids,
         take=windows.take,
@@ -135,38 +135,16 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
         motions=data.motions[windows.segments],
         has_motion=torch.ones(len(at), PAIR, dtype=torch.bool),
         tokens=data.features[before],
-        ids=tuple(event for event, _ in outcomes),
-        made=torch.tensor([outcome == "made" for _, outcome in outcomes]),
+        ids=tuple(row["event"] for row in of_shots),
+        made=torch.tensor([row["outcome"] == "made" for row in of_shots]),
         shot=data.features[at],
         labels=data.labels[windows.segments],
     )
     return shots, data.rejects
 
 
-def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str]]:
-    """Return row of a segment -> shot and outcome, for segments that are shots.
-
-    Raises StoreError: the outcome of a shot is not made or missed.
-    """
-    row_of, shots = {segment: row for row, segment in enumerate(ids)}, dict[int, tuple[str, str]]()
-    for row in details.to_pylist():
-        if row["outcome"] is None or row["segment_id"] not in row_of:
-            continue
-        if row["outcome"] not in ("made", "missed"):
-            raise StoreError(f"{row['segment_id']} has the outcome {row['outcome']!r}, not made or missed; run ingest")
-        shots[row_of[row["segment_id"]]] = (row["event"], row["outcome"])
-    return shots
-
-
 def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) -> None:
-    """Refuse shots whose preceding segment ends after their annotated time.
-
-    Args:
-        seen_until_s: (N,) end of the preceding segment, seconds.
-        moment_s: (N,) annotated time of the shot, seconds.
-
-    Raises LeakError: there are such shots; names them.
-    """
+    """Raise LeakError where the segment before a shot ends, (N,) seconds, after the time of the shot, (N,)."""
     late = (seen_until_s > moment_s).nonzero()[:, 0].tolist()
     if late:
         names = [f"{ids[i]} (seen until {seen_until_s[i]:.2f} s, shot at {moment_s[i]:.2f} s)" for i in late]
@@ -194,7 +172,6 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     """Join clips, both sets of motions, labels and folds; a clip without motions is kept.
 
     Args:
-        inputs: takes, segments, details, features, motions, video_motions, text_bank and folds are read.
         seen_s: seconds before the end of a clip that the predictor sees.
         gap_s: gap before the action; the head motion before it must end earlier.
 
@@ -207,7 +184,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     take_of = {row["take_id"]: at for at, row in enumerate(takes)}
     segments = {row["segment_id"]: row for row in inputs.table("segments").to_pylist()}
     rows = [segments[segment] for segment in data.segment_ids]
-    refuse_late_motion(data, np.array([row["end_s"] for row in rows], dtype=np.float64), gap_s)
+    _refuse_late_motion(data, np.array([row["end_s"] for row in rows], dtype=np.float64), gap_s)
     label_ids, bank = read_bank(inputs)
     label_of = {label: at for at, label in enumerate(label_ids)}
     tables = [inputs.table(name) for name in ("video_motions", "motions")]  # before the actions, during the actions
@@ -228,7 +205,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         fold=fold_tensor(inputs.table("folds"), take_of),
         bank=bank,
         tokens=torch.tensor(data.tokens),
-        context=last_tubelets(inputs, data, seen_s),
+        context=_last_tubelets(inputs, data, seen_s),
         motions=motions,
         has_motion=has_motion,
         labels=torch.tensor([label_of[row["label_id"]] for row in rows]),
@@ -239,14 +216,8 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     return events, data
 
 
-def refuse_late_motion(data: ClipData, end_s: Array, gap_s: float) -> None:
-    """Refuse head motion before an action that reaches into it, or into the gap before it.
-
-    Args:
-        end_s: (N,) ends of the motions, seconds.
-
-    Raises LeakError: motions end too late; names the first clip, and their number.
-    """
+def _refuse_late_motion(data: ClipData, end_s: Array, gap_s: float) -> None:
+    """Raise LeakError where motions that end at `end_s` (N,) reach into the action, or into the gap before it."""
     late = end_s > data.action_s - gap_s + LATE_S
     if late.any():
         at = int(late.argmax())
@@ -257,7 +228,7 @@ def refuse_late_motion(data: ClipData, end_s: Array, gap_s: float) -> None:
         )
 
 
-def last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
+def _last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
     """Return (N, 1, D) float16: the mean of the tubelets in the last seconds, at least of the last one.
 
     Tokens after those of the tubelets, which a predictor computed, are left out.
@@ -276,8 +247,7 @@ def last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
 def columns_of(events: ActionEvents, classes: dict[ActionPart, Codes]) -> Tensor:
     """Return (N, 3) long: the columns of verb, noun and action in the heads of a probe; -1 if there is none.
 
-    Args:
-        classes: part -> (C,) the class of each column, ascending.
+    `classes` are, by part, those of the columns, (C,), ascending.
     """
     columns = []
     for at, part in enumerate(PARTS):

@@ -111,14 +111,10 @@ def refuse_leaks(
     here: TakesHere,
     fold_of: Mapping[str, int],
 ) -> None:
-    """Refuse models that were fitted on takes that are held out in this run.
+    """Refuse models that were fitted on takes that are held out in this run; `fits` is by chain.
 
-    Args:
-        fits: chain -> the takes that its models were fitted on.
-
-    Raises:
-        InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
-            here, or its epochs were chosen on takes that are test here; names them.
+    Raises InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
+    here, or its epochs were chosen on takes that are test here; names them.
     """
     held_out = {take: split for take, split in here.split_of.items() if split != "train"}
     captures = {here.capture_of[take]: split for take, split in held_out.items()}
@@ -150,11 +146,9 @@ def _named(what: str, held_out: Mapping[str, str], seen: Collection[str]) -> lis
 def note_imported(
     chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], fitted_here: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the notes on models of a chain that are from another run, or started from one.
+    """Return the notes on models of a chain that are from another run, or started from one and were `fitted_here`.
 
-    Args:
-        fits: chain -> the takes that its models were fitted on there; empty: only `fitted_here` is noted.
-        fitted_here: the takes that the models were fitted on in this run.
+    Without `fits`, by chain, only the takes of this run are noted.
     """
     if not fits:
         return note_fitted(chain, fitted_here)
@@ -191,7 +185,16 @@ def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int
             f"fold are those of the same fold there; set alignment.folds={n_there}, or 1 for the cheap mode"
         )
     fits = fits_of(output, "e_tau")
-    known = {take: fold for take in train_takes if (fold := _known_fold(take, fold_of, fits, cfg.folds)) is not None}
+    known = {}
+    for take in train_takes:
+        seen = take in fits[FINAL.name].takes
+        if cfg.folds == 1 and (seen or take in fold_of):  # what `final` was fitted on there is fitted here
+            known[take] = -1 if seen else 0
+        elif take in fold_of:
+            known[take] = fold_of[take]
+        elif seen:  # a take from a fold of an earlier run is left out where the models have not seen it
+            unseen = (fold for fold in range(cfg.folds) if take not in fits[f"fold{fold}"].takes)
+            known[take] = next(unseen, -1)
     folds = deal_folds(train_takes, cfg, known)
     empty = sorted({*range(cfg.folds)} - {*folds.values()})
     if empty:
@@ -202,19 +205,3 @@ def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int
             "takes on which its models were not fitted"
         )
     return folds
-
-
-def _known_fold(take: str, fold_of: Mapping[str, int], fits: Mapping[str, ImportedFit], folds: int) -> int | None:
-    """Return the fold that a take keeps; None if the other run does not know the take.
-
-    In the cheap mode the takes that its `final` was fitted on are fitted, regardless of their fold there. A take from a
-    fold of an earlier run is left out where the models have not seen it.
-    """
-    seen = take in fits[FINAL.name].takes
-    if take not in fold_of and not seen:
-        return None
-    if folds == 1:
-        return -1 if seen else 0
-    if take in fold_of:
-        return fold_of[take]
-    return next((fold for fold in range(folds) if take not in fits[f"fold{fold}"].takes), -1)

@@ -126,8 +126,7 @@ class OtherOutput:
 
     def takes(self) -> list[OtherTake]:
         """Return the takes in its inputs, or in the output itself."""
-        rows = self.table("takes", OtherTake._fields).to_pylist()
-        return [OtherTake(**row) for row in rows]
+        return [OtherTake(**row) for row in self.table("takes", OtherTake._fields).to_pylist()]
 
     def _inputs(self) -> Inputs:
         stage = self.manifest.stage

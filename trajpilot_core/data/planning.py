@@ -135,16 +135,23 @@ class PlanningData(MotionData):
 def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = None) -> PlanningData:
     """Read takes, segments, windows, motions, features, text_bank and folds into tensors on the CPU.
 
-    Args:
-        inputs: the declared inputs of `stage`, which must include those seven tables.
-        motions: replaces the table `motions`; None: it is read.
+    `motions` replaces the table of this name; `stage` is noted in the rejects.
 
     Raises StoreError: tables do not match (an id of one is missing in another).
     """
     features = inputs.table("features")
     data = load_motion_data(inputs, motions, features)
-    takes, take_of = _takes(inputs), _index(data.take_ids)
-    windows, rejects = _read_windows(inputs.table("windows"), _index(data.segment_ids), take_of, stage)
+    takes, take_of, row_of = _takes(inputs), _index(data.take_ids), _index(data.segment_ids)
+    kept, rejects = _usable_windows(inputs.table("windows"), row_of, stage)
+    windows = {}
+    for horizon, rows in kept.items():
+        segments = [row_of[segment] for row in rows for segment in row["segment_ids"]]
+        windows[horizon] = WindowSet(
+            window_ids=tuple(row["window_id"] for row in rows),
+            take=indices([row["take_id"] for row in rows], take_of, "takes"),
+            split=torch.tensor([SPLITS.index(row["split"]) for row in rows], dtype=torch.long),
+            segments=torch.tensor(segments, dtype=torch.long).view(len(rows), horizon),
+        )
     tokens = int((features.schema.metadata or {}).get(b"tokens", b"1"))
     flat = _gather(features, "vector", data.segment_ids, np.float16)
     if flat.shape[1] % tokens:
@@ -162,11 +169,9 @@ def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = No
 
 
 def load_motion_data(inputs: Inputs, motions: pa.Table | None = None, features: pa.Table | None = None) -> MotionData:
-    """Read takes, segments, motions and text_bank into tensors on the CPU.
+    """Read takes, segments, motions and text_bank into tensors on the CPU; `motions` replaces the table of this name.
 
-    Args:
-        motions: replaces the table `motions`; None: it is read.
-        features: only segments of this table, too; None: every segment with motions.
+    Only segments that are in `features`, too, are kept; None: every segment with motions.
 
     Raises StoreError: tables do not match.
     """
@@ -199,8 +204,7 @@ def _takes(inputs: Inputs) -> list[dict[str, Any]]:
 def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     """Return the same data with classes instead of labels as answers; the label inputs of models do not change.
 
-    Args:
-        label_classes: columns label_id and class_id; the class has the text of the label with this id.
+    The class of a label has the text of the label with the id of the class.
 
     Raises StoreError: a label has no class, or a class has the text of a label from another class.
     """
@@ -234,12 +238,7 @@ def count_windows(inputs: Inputs, stage: str) -> tuple[int, list[Reject]]:
 
 
 def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
-    """Return the numbers of the rows whose take is one of `takes`, long of shape (n,).
-
-    Args:
-        segment_take: long, shape (N,), the take of each row.
-        takes: long, shape (T,).
-    """
+    """Return (n,) long, the rows of `segment_take` (N,), long, whose take is one of `takes` (T,), long."""
     return torch.isin(segment_take, takes).nonzero().squeeze(1)
 
 
@@ -263,23 +262,6 @@ def _gather(table: pa.Table, column: str, segment_ids: Sequence[str], dtype: DTy
     order = np.fromiter((row_of[s] for s in segment_ids), np.int64, len(segment_ids))
     vectors = vectors_of(table, column).astype(dtype, copy=False)
     return vectors if np.array_equal(order, np.arange(len(vectors))) else vectors[order]
-
-
-def _read_windows(
-    table: pa.Table, row_of: dict[str, int], take_of: dict[str, int], stage: str
-) -> tuple[dict[int, WindowSet], list[Reject]]:
-    """Return the windows whose segments all have feature and motions, by horizon; one reject for each other window."""
-    kept, rejects = _usable_windows(table, row_of, stage)
-    windows = {}
-    for horizon, rows in kept.items():
-        flat = [row_of[s] for row in rows for s in row["segment_ids"]]
-        windows[horizon] = WindowSet(
-            window_ids=tuple(row["window_id"] for row in rows),
-            take=indices([row["take_id"] for row in rows], take_of, "takes"),
-            split=torch.tensor([SPLITS.index(row["split"]) for row in rows], dtype=torch.long),
-            segments=torch.tensor(flat, dtype=torch.long).view(len(rows), horizon),
-        )
-    return windows, rejects
 
 
 def _usable_windows(

@@ -25,11 +25,7 @@ CLASSES = "the table of classes"
 def fitted_bigrams(
     segments: pa.Table, data: PlanningData, chain: Chain, codes: Mapping[str, int], n_classes: int
 ) -> Tensor:
-    """Count which class follows which in the takes that a chain is fitted on: training without dev and its fold.
-
-    Returns:
-        As `label_bigrams`, on the device of `data`.
-    """
+    """Return `label_bigrams` of the takes that a chain is fitted on, on the device of `data`."""
     takes = {data.take_ids[take] for take in fit_takes(data, chain).tolist()}
     return label_bigrams(segments, takes, codes, n_classes).to(data.labels.device)
 
@@ -38,13 +34,7 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
     """Count which class follows which: each pair of neighbouring segments in a run, once.
 
     Pairs are counted in the annotations, not in windows: including runs too short for a window, and segments without
-    feature or motion.
-
-    Args:
-        segments: table of segments; `take_id`, `split`, `position`, `run` and `label_id` are read.
-
-    Returns:
-        (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
+    feature or motion. Returns (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
 
     Raises:
         LeakError: a take is not in the training split.
@@ -76,8 +66,6 @@ class ScenarioMasks(NamedTuple):
     """(G, V) bool."""
     of_take: Tensor
     """(takes,) long, index into `scenarios`."""
-    is_known: Tensor
-    """(G,) bool: a training take has the scenario; others are not masked."""
 
     def of_windows(self, take_B: Tensor) -> Tensor:
         """Return (B, V) bool: the allowed classes of windows from takes (B,)."""
@@ -87,13 +75,9 @@ class ScenarioMasks(NamedTuple):
 def scenario_masks(
     scenario_labels: pa.Table, takes: pa.Table, take_ids: Sequence[str], codes: Mapping[str, int], n_classes: int
 ) -> ScenarioMasks:
-    """Read which classes the scenario of each take allows; only `is_allowed` decides.
+    """Read which classes the scenario of each take allows: those with an allowed label, by `codes` (label id -> class).
 
     A scenario without allowed labels, because no training take has it, is not masked.
-
-    Args:
-        take_ids: the takes, in the order of their codes.
-        codes: label id -> class; a class is allowed where one of its labels is.
 
     Raises StoreError: a label has no class, or a take is not in `takes`.
     """
@@ -106,16 +90,12 @@ def scenario_masks(
     allowed_GV = torch.zeros(len(scenarios), n_classes, dtype=torch.bool)
     row_N = torch.tensor([place[scenario] for scenario in rows["scenario"].to_pylist()], dtype=torch.long)
     allowed_GV[row_N, indices(rows["label_id"].to_pylist(), codes, CLASSES)] = True
-    is_known_G = allowed_GV.any(1)
-    allowed_GV |= ~is_known_G[:, None]
-    return ScenarioMasks(scenarios, allowed_GV, of_take, is_known_G)
+    allowed_GV |= ~allowed_GV.any(1, keepdim=True)
+    return ScenarioMasks(scenarios, allowed_GV, of_take)
 
 
 def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
     """Read which labels the scenario of each take of the data allows; tensors on the CPU.
-
-    Args:
-        inputs: `takes` and `scenario_labels` are read.
 
     Raises StoreError: tables do not match.
     """
@@ -126,17 +106,13 @@ def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
 def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -> PlanningData:
     """Return the data with the inputs of decoding on a closed vocabulary; unchanged without class heads.
 
-    Args:
-        inputs: `segments`, `takes` and `scenario_labels` are read.
-        predictors: their settings decide whether they have class heads.
-
     Raises StoreError: tables do not match.
     """
     return data if predictor_config(predictors).head == "open" else closed(data, inputs)
 
 
 def closed(data: PlanningData, inputs: Inputs) -> PlanningData:
-    """Return the data with the inputs of decoding on a closed vocabulary; see `with_closed_tables`."""
+    """Return the data with the inputs of decoding on a closed vocabulary."""
     every = torch.arange(len(data.take_ids))
     segments = inputs.table("segments", ["take_id", "split", "position", "run", "label_id"])
     return replace(data, closed=ClosedTables(segments, masks_of(inputs, data).of_windows(every)))

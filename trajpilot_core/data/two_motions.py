@@ -10,13 +10,10 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from trajpilot_core.data.planning import PlanningData, load_planning_data
+from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.motions import median_step_m, rms_scaled
 from trajpilot_core.store.reading import Inputs
-
-TRAIN, TEST = 0, 2
-"""Indices of the splits (data/planning.py)."""
 
 
 class TwoMotions(NamedTuple):
@@ -32,23 +29,20 @@ class TwoMotions(NamedTuple):
     """That step."""
 
 
-def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
-    """Read the planning data that both sources cover.
-
-    Args:
-        inputs: inputs of the stage; `motions` are from pose files, `video_motions` of the same segments from video.
+def two_motions(inputs: Inputs) -> TwoMotions:
+    """Read the planning data that both `motions`, from pose files, and `video_motions` cover.
 
     Raises InputError: no segment, or no test window in all of its segments, has motions from both sources.
     """
     from_poses, from_video = common(inputs.table("motions"), inputs.table("video_motions"))
-    data = load_planning_data(inputs, stage, from_poses)
-    if not any((windows.split == TEST).any() for windows in data.windows.values()):
+    data = load_planning_data(inputs, "pose_sources", from_poses)
+    if not any((windows.split == SPLITS.index("test")).any() for windows in data.windows.values()):
         raise InputError(
             "no test window has motions from both sources in every segment; look at the rejects of both stages of "
             "motions, or lower video_motions.min_quality"
         )
-    raw = load_planning_data(inputs, stage, from_video).motions
-    train = torch.isin(data.segment_take, (data.take_split == TRAIN).nonzero()[:, 0])
+    raw = load_planning_data(inputs, "pose_sources", from_video).motions
+    train = torch.isin(data.segment_take, (data.take_split == SPLITS.index("train")).nonzero()[:, 0])
     step_m = median_step_m(data.motions[train].numpy())
     return TwoMotions(data, raw, torch.from_numpy(rms_scaled(raw.numpy(), step_m)).float(), step_m)
 

@@ -31,8 +31,6 @@ from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_fit import scorer_config
 
 QUERY = "query"
-NO_LABEL = 0
-"""Label of the query's segments; no row reads it, because the truth is unknown."""
 
 
 class Clips(NamedTuple):
@@ -68,8 +66,7 @@ class LoadedChain(NamedTuple):
 def refuse_horizon(horizon: int, known: Collection[int]) -> None:
     """Refuse a horizon that the models were not trained for.
 
-    Raises:
-        InputError: it is not one of the known ones.
+    Raises InputError: it is not one of the known ones.
     """
     if horizon not in known:
         raise InputError(
@@ -81,8 +78,7 @@ def refuse_horizon(horizon: int, known: Collection[int]) -> None:
 def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
     """Load the models of a seed, of the first one for None.
 
-    Raises:
-        InputError: there are no models of this seed.
+    Raises InputError: there are no models of this seed.
     """
     files, scorers = open_model_files(root.inputs), root.inputs.models("scorers")
     chosen = files.seeds[0] if seed is None else seed
@@ -96,12 +92,9 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
 
 
 def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
-    """Answer one query by the rows for a user's video, the deciding one first; without motion, by those that need none.
+    """Answer one query by the rows for a user's video; `take_id` is the take of the corpus that the video is, if any.
 
-    `take_id` is the take of the corpus that the video is, or None.
-
-    Raises:
-        InputError: the models were not trained for this horizon.
+    Raises InputError: the models were not trained for this horizon.
     """
     refuse_horizon(horizon, chain.view.data.windows)
     with one_thread(chain.device):
@@ -154,7 +147,7 @@ def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None)
         segment_ids=(*data.segment_ids, *(f"{QUERY}:{part}" for part in ("start", "goal", "middle"))),
         features=_grown(data.features, torch.cat([looks, torch.zeros_like(looks[:1])])),
         motions=_grown(data.motions, extra),
-        labels=_grown(data.labels, torch.full((3,), NO_LABEL)),
+        labels=_grown(data.labels, torch.zeros(3)),  # read by no row, because the truth is unknown
         segment_take=_grown(data.segment_take, take.expand(3)),
         windows=data.windows | {horizon: window},
     )

@@ -24,7 +24,6 @@ from trajpilot_core.video.table import VideoError
 
 CLIPS = ("query:start", "query:goal")
 """Segment ids of the two clips."""
-ClipTimes = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -35,23 +34,17 @@ class Footage:
     """Absolute, as given: links are not followed, because files are searched for next to it."""
     probe: VideoProbe
     sha256: str
-    start_s: ClipTimes
-    goal_s: ClipTimes
+    segments: JsonValue
+    """The two clips, as stages read segments."""
     own: Take | None
     """The take of the corpus that it is, if any."""
-
-    @property
-    def segments(self) -> JsonValue:
-        """Return the clips as stages read segments."""
-        return [[name, *span] for name, span in zip(CLIPS, (self.start_s, self.goal_s), strict=True)]
 
 
 def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
     """Probe the video of a query in a separate process, check the intervals, and find its take.
 
-    Raises:
-        InputError: there is no such file, it is not a video, or an interval is reversed, too short, overlaps the other
-            one or is outside the video.
+    Raises InputError: there is no such file, it is not a video, or an interval is reversed, too short, overlaps the
+    other one or is outside the video.
     """
     path = local_file(query.video, "video")
     (probe,) = probe_many([str(path)], 1, root.ingest.probe_timeout_s)
@@ -73,22 +66,21 @@ def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
         )
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return Footage(path, probe, digest, query.start_s, query.goal_s, own_take(digest, root))
+    segments: JsonValue = [[name, *span] for name, span in zip(CLIPS, (query.start_s, query.goal_s), strict=True)]
+    return Footage(path, probe, digest, segments, own_take(digest, root))
 
 
 def local_file(place: str, what: str) -> Path:
     """Return a file of this machine that a query names.
 
-    Raises:
-        InputError: it is an address, or there is no such file.
+    Raises InputError: it is an address, or there is no such file.
     """
     if "://" in place:
         raise InputError(f"{what} {place} is an address; copy the file to this machine and give its path")
     path = Path(place).absolute()
     if not path.is_file():
-        raise InputError(
-            f"{what} {place} {'is a folder' if path.is_dir() else 'does not exist'}; give the path of a file"
-        )
+        fault = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"{what} {place} {fault}; give the path of a file")
     return path
 
 

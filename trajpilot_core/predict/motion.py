@@ -47,23 +47,11 @@ class Estimate(NamedTuple):
     clock: str
 
 
-class Search(NamedTuple):
-    """Inputs of the sources."""
-
-    query: PlanQuery
-    footage: Footage
-    root: TrainedRoot
-    run: RunOptions
-    scratch: Path
-
-
-def head_motion(search: Search) -> Found:
+def head_motion(query: PlanQuery, footage: Footage, root: TrainedRoot, run: RunOptions, scratch: Path) -> Found:
     """Find and resample the head motion of both clips; a source that fails is noted, and the next one is tried.
 
-    Raises:
-        InputError: a source that the query names cannot be used.
+    Raises InputError: a source that the query names cannot be used.
     """
-    query = search.query
     if query.poses == "none":
         return Found(("head motion is switched off (poses none)",))
     if query.weights is not None and query.poses != "pi3":
@@ -71,7 +59,7 @@ def head_motion(search: Search) -> Found:
     if query.trajectory is not None and query.poses not in ("auto", "aria"):
         raise InputError(f"--trajectory and --poses {query.poses} exclude each other; leave one out")
     failed: list[str] = []
-    for estimate in estimates(search):
+    for estimate in estimates(query, footage, root, run, scratch):
         if isinstance(estimate, str):
             failed.append(estimate)
             continue
@@ -83,7 +71,7 @@ def head_motion(search: Search) -> Found:
         origin = {name: rows[CLIPS[0]][name] for name in ("source", "frame", "scale")}
         motion = Motion(**origin, files=estimate.files, clock=estimate.clock)
         motions = np.array([rows[name]["motions"] for name in CLIPS], np.float32).reshape(-1, MOTIONS, DOF)
-        mixture = mixed(motion, search.root)
+        mixture = mixed(motion, root)
         unasked = bool(mixture) and query.poses == "auto" and query.trajectory is None
         return Found((*failed, *mixture), motions, motion, unasked)
     if query.trajectory is not None or query.poses != "auto":
@@ -91,45 +79,42 @@ def head_motion(search: Search) -> Found:
     return Found(tuple(failed))
 
 
-def estimates(search: Search) -> Iterator[Estimate | str]:
+def estimates(
+    query: PlanQuery, footage: Footage, root: TrainedRoot, run: RunOptions, scratch: Path
+) -> Iterator[Estimate | str]:
     """Yield the result of each source for the clips, or the reason why it cannot be tried; best first, lazily."""
-    query, cfg = search.query, search.root.trajectories
+
+    def by_files(files: PoseFiles) -> Estimate:
+        take = files.take
+        (done,) = capture_motions(files.data_root, [(take, footage.segments)], root.trajectories)
+        names = tuple(name for name in (take.trajectory, take.timesync, take.calibration) if name is not None)
+        return Estimate(take.trajectory or "the take", done, names, files.clock)
+
     if query.trajectory is not None:
-        yield by_files(given_files(query, search.footage, search.root, search.scratch), search)
+        yield by_files(given_files(query, footage, root, scratch))
         return
-    known = (cfg.source, "odometry" if cfg.source == "aria" else "aria")
+    trained = root.trajectories.source
+    known = (trained, "odometry" if trained == "aria" else "aria")
     for name in known if query.poses == "auto" else (query.poses,):
-        if name != "aria":
-            yield by_sight("pi3" if name == "pi3" else "odometry", search)
+        if name == "aria":
+            files = None
+            for files in found_files(footage, root):
+                yield by_files(files)
+            if files is None:
+                yield "no pose file was found"
             continue
-        files = None
-        for files in found_files(search.footage, search.root):
-            yield by_files(files, search)
-        if files is None:
-            yield "no pose file was found"
-
-
-def by_files(files: PoseFiles, search: Search) -> Estimate:
-    """Resample poses from files."""
-    take = files.take
-    (done,) = capture_motions(files.data_root, [(take, search.footage.segments)], search.root.trajectories)
-    names = tuple(name for name in (take.trajectory, take.timesync, take.calibration) if name is not None)
-    return Estimate(take.trajectory or "the take", done, names, files.clock)
-
-
-def by_sight(name: VideoSourceName, search: Search) -> Estimate:
-    """Estimate poses from the video, with the calibration if it is known."""
-    known, calibration = next(found_files(search.footage, search.root), None), None
-    if known is not None and known.take.calibration is not None:
-        path = Path(known.data_root, known.take.calibration)
-        calibration = str(path) if path.is_file() else None
-    take = query_take(search.footage, video=str(search.footage.path).lstrip("/"), calibration=calibration)
-    runtime = Runtime(HERE, resolve_device(search.run.device), search.run.workers, search.scratch)
-    cfg = for_video(name, search.root, runtime.device, search.query.weights)
-    (done,) = pose_source(name).motions([(take, search.footage.segments)], cfg, runtime)
-    lens = "the calibration's lens" if take.calibration else f"a lens of {cfg.odometry.view_deg:g} degrees, assumed"
-    relation = "from the video itself" + (f", {lens}" if name == "odometry" else "")
-    return Estimate(f"{name} of the video", done, (str(search.footage.path),), relation)
+        found, calibration = next(found_files(footage, root), None), None
+        if found is not None and found.take.calibration is not None:
+            path = Path(found.data_root, found.take.calibration)
+            calibration = str(path) if path.is_file() else None
+        take = query_take(footage, video=str(footage.path).lstrip("/"), calibration=calibration)
+        runtime = Runtime(HERE, resolve_device(run.device), run.workers, scratch)
+        source: VideoSourceName = "pi3" if name == "pi3" else "odometry"
+        cfg = for_video(source, root, runtime.device, query.weights)
+        (done,) = pose_source(source).motions([(take, footage.segments)], cfg, runtime)
+        lens = "the calibration's lens" if take.calibration else f"a lens of {cfg.odometry.view_deg:g} degrees, assumed"
+        relation = "from the video itself" + (f", {lens}" if source == "odometry" else "")
+        yield Estimate(f"{source} of the video", done, (str(footage.path),), relation)
 
 
 def mixed(motion: Motion, root: TrainedRoot) -> tuple[str, ...]:
@@ -149,11 +134,7 @@ def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: st
     """Return the settings of a source that reads the video.
 
     They are the root's where its models know the source. Else lengths, which such a source cannot measure, are scaled
-    to the median step of the root's clips.
-
-    Args:
-        device: `cpu`, `cuda` or `cuda:<number>`; a precision that a CPU lacks is replaced.
-        weights: of Pi3; None: those of the root.
+    to the median step of the root's clips. A precision that a CPU lacks is replaced; `weights` are those of Pi3.
     """
     cfg = root.trajectories
     pi3 = cfg.pi3 if weights is None else cfg.pi3.replace(weights=weights)

@@ -48,17 +48,16 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
     other, middles = None, None
     if shown is not None:
         times_s = [sum(span) / 2 for span in shown.spans_s]
-        if root.local_data is not None:
-            other = FilePath(root.local_data, root.takes[shown.take_id].video)
-        if given.found is not None:
-            windows = given.view.data.windows[given.found.horizon]
-            segments = windows.segments[windows.window_ids.index(shown.window_id), 1:-1]
-            middles = given.view.data.motions[segments].double().cpu().numpy()
+        if root.data_root is not None and "://" not in root.data_root:
+            other = FilePath(root.data_root, root.takes[shown.take_id].video)
+        windows = given.view.data.windows[plan.horizon]
+        segments = windows.segments[windows.window_ids.index(shown.window_id), 1:-1]
+        middles = given.view.data.motions[segments].double().cpu().numpy()
     paths, caption = head_paths(clips, middles, shown, trusted is not None)
     probe = footage.probe
     width, height = (probe.width, probe.height) if probe.rotation_deg % 180 == 0 else (probe.height, probe.width)
     of_ends: list[float] = []
-    for begin, end in (footage.start_s, footage.goal_s):  # the first, the middle and the last frame
+    for begin, end in (plan.query.start_s, plan.query.goal_s):  # the first, the middle and the last frame
         last = max(begin, min(end, probe.duration_s) - 1.0 / probe.fps)
         of_ends += [begin, (begin + last) / 2, last]
     ends = _shots(footage.path, of_ends, plan, workers)
@@ -90,13 +89,8 @@ def head_paths(
     """Return the paths to draw, and their description.
 
     A trusted motion is drawn between Start and Goal, as the predictor received it. One that was not trusted, and ends
-    without a middle, all begin at one point, because their relative position is unknown.
-
-    Args:
-        clips: motion of Start and Goal, or none.
-        middles: (M, 16, 6) of the retrieved window.
-        shown: that window.
-        is_trusted: the gate opened for it.
+    without a middle, all begin at one point, because their relative position is unknown. `middles` are the motions
+    (M, 16, 6) of the window `shown`.
     """
     if clips.motions is None:
         return (), "No path: there is no head motion."

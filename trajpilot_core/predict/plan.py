@@ -5,7 +5,7 @@ from schemas.predict import FORMAT, OwnTake, Plan, PlanQuery, PlanRow, PlanStep,
 from schemas.results import Variant
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Given
-from trajpilot_core.predict.footage import ClipTimes, Footage
+from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.motion import Found
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.tables.table import row_name
@@ -37,7 +37,7 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found,
         corpus=tuple(sorted(corpora)),
         seed=given.seed,
         horizon=query.horizon,
-        own_take=own_take(footage, root),
+        own_take=own_take(query, footage, root),
         motion=poses.motion,
         encoder=encoder,
         keys={stage: manifest.key for stage, manifest in root.manifests.items()},
@@ -108,7 +108,7 @@ def retrieved(place: int, given: Given, root: TrainedRoot) -> Retrieved:
     )
 
 
-def own_take(footage: Footage, root: TrainedRoot) -> OwnTake | None:
+def own_take(query: PlanQuery, footage: Footage, root: TrainedRoot) -> OwnTake | None:
     """Return the annotations of the video from Start to Goal, if it is a take of the corpus."""
     take = footage.own
     if take is None:
@@ -116,12 +116,12 @@ def own_take(footage: Footage, root: TrainedRoot) -> OwnTake | None:
     segments = [row for row in root.segments.values() if row["take_id"] == take.take_id]
     segments.sort(key=lambda row: float(row["start_s"]))
 
-    def place(span_s: ClipTimes) -> int | None:
+    def place(span_s: tuple[float, float]) -> int | None:
         """Return the place of the segment that contains the middle of an interval."""
         middle = sum(span_s) / 2
         return next((i for i, row in enumerate(segments) if row["start_s"] <= middle < row["end_s"]), None)
 
-    first, last = place(footage.start_s), place(footage.goal_s)
+    first, last = place(query.start_s), place(query.goal_s)
     annotated = [] if first is None or last is None else segments[first : last + 1]
     return OwnTake(
         take_id=take.take_id,

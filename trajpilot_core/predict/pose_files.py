@@ -56,8 +56,7 @@ def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
 def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: Path) -> PoseFiles:
     """Return the pose file that a query names, with a timesync file of evenly spaced frames.
 
-    Raises:
-        InputError: a file does not exist or is not a pose file, or the relation of the times is unknown.
+    Raises InputError: a file does not exist or is not a pose file, or the relation of the times is unknown.
     """
     poses = local_file(query.trajectory or "", "trajectory")
     try:

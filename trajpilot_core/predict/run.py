@@ -13,7 +13,7 @@ from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain, refuse_horizon
 from trajpilot_core.predict.footage import clip_features, open_footage
-from trajpilot_core.predict.motion import Search, head_motion
+from trajpilot_core.predict.motion import head_motion
 from trajpilot_core.predict.page import Scene, render, scene_of
 from trajpilot_core.predict.plan import plan_of
 from trajpilot_core.predict.trained import open_trained
@@ -27,10 +27,9 @@ SCRATCH = "trajpilot-predict-"
 
 
 class WrittenPlan(NamedTuple):
-    """A plan, the pictures of its page, and its folder."""
+    """A plan and its folder."""
 
     plan: Plan
-    scene: Scene
     folder: str
     """Contains plan.json and plan.html."""
 
@@ -42,7 +41,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
     below = "" if query.out else f"{name_of(plan)}/"
     folder.replace(f"{below}plan.json", dump(finite(plan.model_dump(mode="json"))))
     folder.replace(f"{below}plan.html", render(plan, scene))
-    return WrittenPlan(plan, scene, f"{folder.url}/{below}".rstrip("/"))
+    return WrittenPlan(plan, f"{folder.url}/{below}".rstrip("/"))
 
 
 def name_of(plan: Plan) -> str:
@@ -72,7 +71,7 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
             )
         progress(1, STEPS, "probing the video")
         footage = open_footage(query, root)
-        poses = head_motion(Search(query, footage, root, run, Path(scratch)))
+        poses = head_motion(query, footage, root, run, Path(scratch))
         progress(2, STEPS, "encoding the clips")
         features, encoder = clip_features(footage, root, run, Path(scratch))
         progress(3, STEPS, "planning")

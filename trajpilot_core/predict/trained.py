@@ -54,11 +54,6 @@ class TrainedRoot:
     trajectories: TrajectoryConfig
     features: FeatureConfig
 
-    @property
-    def local_data(self) -> str | None:
-        """Return the corpus of the last run, where it is on this machine."""
-        return None if self.data_root is None or "://" in self.data_root else self.data_root
-
     @cached_property
     def plugin_rows(self) -> tuple[str, ...]:
         """Return the rows of plugins in the evaluation of the run, by its manifest."""
@@ -96,8 +91,7 @@ class TrainedRoot:
 def open_trained(root: str) -> TrainedRoot:
     """Find the current outputs under the root of a run that has finished `scorer`; check that they belong together.
 
-    Raises:
-        StoreError: a stage has not run, or one was made from another output than the current one.
+    Raises StoreError: a stage has not run, or one was made from another output than the current one.
     """
     folder = open_folder(root)
     inputs = resolve_inputs(folder, READER, STAGES)

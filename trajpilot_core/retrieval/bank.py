@@ -37,9 +37,9 @@ from trajpilot_core.models.ranking import LabelBank
 from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
 from trajpilot_core.retrieval.search import TopK, top_k
 
-FORWARD_BATCH = 512
-OPEN = ClosedDecodingConfig()
 TRAIN = 0
+FORWARD_BATCH, SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 512, 8192, 1024
+OPEN = ClosedDecodingConfig()
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,7 @@ class Bank(NamedTuple):
 def chain_view(
     data: PlanningData, files: ModelFiles, chain: Chain, seed: int, device: str, decoding: ClosedDecodingConfig = OPEN
 ) -> ChainView:
-    """Load the models of one chain and seed and encode the trajectory of every segment.
-
-    Args:
-        decoding: turns the scores of class heads into labels; without such heads it is not used.
-    """
+    """Load the models of one chain and seed and encode the trajectory of every segment; `decoding`: of class heads."""
     models = load_chain_models(files, chain, seed, device)
     latents = trajectory_latents(models.e_tau, data.motions)
     return ChainView(data, chain, models, latents, readout_of(data, chain, models.traj, decoding))
@@ -111,18 +107,13 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
 
     Everything else is shared with `view`, including the decoding of class scores.
     """
-    chain, keys = view.chain, files.predictors.keys
-    if not all(model_key(chain, seed, twin_of(variant)) in keys for variant in TWINNED):
+    chain, predictors = view.chain, files.predictors
+    known = [variant for variant in VARIANTS if model_key(chain, seed, twin_of(variant)) in predictors.keys]
+    if not {*TWINNED} <= {*known}:
         return None
-    traj, no_traj, ends = (
-        load_predictor(files.predictors, chain, seed, twin_of(variant), device)
-        if model_key(chain, seed, twin_of(variant)) in keys
-        else None
-        for variant in VARIANTS
-    )
-    assert traj is not None
-    assert no_traj is not None
-    return replace(view, models=replace(view.models, traj=traj, no_traj=no_traj, endpoint_traj=ends))
+    twins = {variant: load_predictor(predictors, chain, seed, twin_of(variant), device) for variant in known}
+    ends = twins.get("endpoint_traj")
+    return replace(view, models=replace(view.models, traj=twins["traj"], no_traj=twins["no_traj"], endpoint_traj=ends))
 
 
 def blind_chain_view(
@@ -172,17 +163,11 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
         parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
         return torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
 
-    return bank_of(view.data, view.chain, horizon, keys_of)
+    return _bank_of(view.data, view.chain, horizon, keys_of)
 
 
-def bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[Tensor], Tensor]) -> Bank:
-    """Collect all windows of a horizon of the takes that the chain was fitted on, in the order of their fit.
-
-    Args:
-        keys_of: (N, H) segments of the windows -> their keys (N, K).
-
-    Raises LeakError: a take that the chain must not have seen is among them.
-    """
+def _bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[Tensor], Tensor]) -> Bank:
+    """Collect all windows of a horizon of the takes that the chain was fitted on; `keys_of`: (N, H) -> (N, K)."""
     windows = data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(data, chain)).nonzero()[:, 0]
     segments_NH, take = windows.segments[rows], windows.take[rows]
@@ -191,10 +176,7 @@ def bank_of(data: PlanningData, chain: Chain, horizon: int, keys_of: Callable[[T
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
-    """Assert that the takes (N,), long, of a bank's entries are training takes that the chain was fitted on.
-
-    Raises LeakError: one is not.
-    """
+    """Raise LeakError where a take of the entries, (N,) long, is not a training take that the chain was fitted on."""
     foreign = (data.take_split[take_N] != TRAIN) | ~torch.isin(take_N, fit_takes(data, chain))
     if bool(foreign.any()):
         take = int(take_N[foreign.nonzero()[0, 0]])
@@ -212,10 +194,8 @@ def endpoint_keys(
     In a view without a goal the key is Start alone, (N, W) (D 33).
 
     Args:
-        view: its no_traj model predicts the ends for `action`.
-        segments_NH: (N, H) rows of segments.
-        key: `action`, the predicted Start and Goal embeddings, or `visual`, the pooled features.
-        plan_NHE: predictions of no_traj for them, where they are known already.
+        key: `action`, the Start and Goal embeddings that no_traj predicts, or `visual`, the pooled features.
+        plan_NHE: predictions of no_traj for the windows, where they are known already.
     """
     if key == "visual":
         ends = view.data.features[view.given_ends(segments_NH)].float().mean(2)
@@ -241,35 +221,20 @@ def batches(rows_N: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
 
 
 def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, k: int) -> TopK:
-    """Find the `k` nearest entries of each query, never one of its own take.
-
-    Args:
-        key_QK: (Q, K) keys of the queries.
-        take: (Q,) long takes of the queries.
+    """Find the `k` nearest entries of each query with key (Q, K), never one of its own take (Q,), long.
 
     Raises LeakError: an entry of the query's own take was returned (a fault of the search).
     """
     nearest = top_k(key_QK, bank.key, k, take, bank.take)
     if len(bank.take):
-        check_pool(nearest.index, take, bank.take)
+        leaked = ((bank.take[nearest.index.clamp_min(0)] == take[:, None]) & (nearest.index >= 0)).nonzero()
+        if len(leaked):
+            query, place = leaked[0].tolist()
+            raise LeakError(
+                f"candidate {place} of query {query} comes from the query's own take ({int(take[query])}); the "
+                "exclusion must be masked before the search selects"
+            )
     return nearest
-
-
-def check_pool(index_QK: Tensor, take_Q: Tensor, take_N: Tensor) -> None:
-    """Assert that no candidate is of the take of its query; -1 is no candidate.
-
-    Raises LeakError: one is.
-    """
-    leaked = ((take_N[index_QK.clamp_min(0)] == take_Q[:, None]) & (index_QK >= 0)).nonzero()
-    if len(leaked):
-        query, place = leaked[0].tolist()
-        raise LeakError(
-            f"candidate {place} of query {query} comes from the query's own take ({int(take_Q[query])}); the exclusion "
-            "must be masked before the search selects"
-        )
-
-
-SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 1024
 
 
 class EndKeys(NamedTuple):
@@ -282,12 +247,7 @@ class EndKeys(NamedTuple):
 
 
 def fit_end_keys(features_SCD: Tensor, rows: Tensor, width: int) -> EndKeys:
-    """Fit the map to keys on the features of some segments.
-
-    Args:
-        rows: (n,) long, segments of the fitting takes.
-        width: P, at most; a feature has D directions.
-    """
+    """Fit the map to keys of width P, at most D, on the features of segments `rows` (n,), long, of fitting takes."""
     mean, scale = feature_scales(features_SCD[rows].float().mean(1, keepdim=True))
     products = torch.zeros(len(mean), len(mean), dtype=torch.float64, device=mean.device)
     for part in torch.split(rows, SEGMENTS_AT_ONCE):
@@ -312,4 +272,4 @@ def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int
 
     Raises LeakError: a take that the chain must not have seen is among them.
     """
-    return bank_of(data, chain, horizon, lambda segments_NH: end_keys(keys, data.features, segments_NH))
+    return _bank_of(data, chain, horizon, lambda segments_NH: end_keys(keys, data.features, segments_NH))

@@ -18,14 +18,7 @@ from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.ranking import ranks_of
 from trajpilot_core.models.readout import Readout
-from trajpilot_core.retrieval.bank import (
-    Bank,
-    ChainView,
-    batches,
-    endpoint_keys,
-    no_traj_plans,
-    retrieve,
-)
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches, endpoint_keys, no_traj_plans, retrieve
 
 ROLL_OUT_PLANS = 2048
 """Plans in one call of the predictor."""
@@ -72,11 +65,7 @@ class PlanScores(NamedTuple):
 
 
 def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerConfig) -> Candidates:
-    """Retrieve and roll out the candidates of windows of the bank's horizon, in parts that fit the memory.
-
-    Args:
-        rows: long, shape (B,), rows of the windows in their WindowSet.
-    """
+    """Retrieve and roll out the candidates of windows `rows` (B,), long, of the bank's horizon, as memory allows."""
     windows = view.data.windows[bank.horizon]
     segments_BH, take = windows.segments[rows], windows.take[rows]
     none_0HE = view.latents.new_zeros(0, segments_BH.shape[1], view.latents.shape[1])
@@ -99,10 +88,8 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
 def permuted(view: ChainView, bank: Bank, candidates: Candidates, donors_N: Tensor) -> Candidates:
     """Give every candidate the middle trajectories of another bank window, and roll out again.
 
-    Labels, cosines and windows are kept, so the parts of a candidate that a scorer reads no longer match.
-
-    Args:
-        donors_N: long, shape (N,), for each entry the one whose trajectories it gets, -1 for none.
+    Labels, cosines and windows are kept, so the parts of a candidate that a scorer reads no longer match. `donors_N`,
+    (N,) long, has for each entry the one whose trajectories it gets, -1 for none.
     """
     if not len(bank.take):
         return candidates
@@ -154,9 +141,7 @@ def scores_of(
 ) -> PlanScores:
     """Score K plans of each window against the truth, each score (B, K).
 
-    Args:
-        ends_B2P: Start and Goal of the plans.
-        weights: of the agreement (mean cosine, or log probability), R@1, R@5 and the exact sequence.
+    `weights` are of the agreement (mean cosine, or log probability), R@1, R@5 and the exact sequence.
     """
     scores = readout.against(ends_B2P, mids_BKMP, truth_BM, take_B)
     agreement = readout.agreement(mids_BKMP, truth_BM)

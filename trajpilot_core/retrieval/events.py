@@ -48,11 +48,7 @@ class FoundEvents(NamedTuple):
 
 
 def latents_of(e_tau: TrajectoryEncoder, events: Events, rows: Tensor, part: int) -> Tensor:
-    """Return (B, E) embeddings of the head motion of `rows` (B,), long, zeros where there is none.
-
-    Args:
-        part: BEFORE or DURING the event.
-    """
+    """Return (B, E) embeddings of the head motion BEFORE or DURING events `rows` (B,), long; zeros without motion."""
     return trajectory_latents(e_tau, events.motions[rows, part]) * events.has_motion[rows, part][:, None]
 
 
@@ -68,13 +64,9 @@ def keys_of(chain: EventChain, events: Events, rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def find_events(chain: EventChain, events: Events, rows: Tensor, candidates: int) -> FoundEvents:
-    """Find the most similar events of the bank, none of the query's own take (D 27); ties go to the smaller number.
+    """Find the K events of the bank that are most similar to events `rows` (B,), long, none of their own takes (D 27).
 
-    Args:
-        chain: its bank and models make the keys.
-        events: all events.
-        rows: (B,) long, the queries.
-        candidates: K; padded where the bank is smaller.
+    Ties go to the smaller number; results are padded where the bank is smaller.
     """
     nearest, cosines, key_nW = [], [], keys_of(chain, events, chain.bank)
     for part in torch.split(rows, QUERIES_AT_ONCE):

@@ -29,16 +29,10 @@ class TopK:
 
 
 def top_k(query_QD: Tensor, bank_ND: Tensor, k: int, take_Q: Tensor, take_N: Tensor) -> TopK:
-    """Return the K bank entries of other takes with the highest dot product for each query.
+    """Return the K entries of other takes with the highest dot product for each query; rows float32, of unit norm.
 
     Sums run in float64: their order depends on the block's shape, the float32 result practically does not. Entries
-    of the query's own take are masked before anything is selected.
-
-    Args:
-        query_QD: (Q, D) float32, rows of unit norm.
-        bank_ND: (N, D) float32, rows of unit norm.
-        take_Q: (Q,) long takes of the queries.
-        take_N: (N,) long takes of the entries.
+    of the query's own take (`take_Q`, `take_N`: (Q,) and (N,) long) are masked before anything is selected.
 
     Raises InputError: a number is not finite.
     """

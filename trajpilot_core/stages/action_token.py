@@ -17,7 +17,7 @@ from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.pretrained import predictor_facts
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
@@ -126,11 +126,7 @@ def write_results(
     events: "ActionEvents",
     data: "ClipData",
 ) -> None:
-    """Score and judge the answers of all seeds, and write tables.
-
-    Args:
-        curves: of the predictors, written by their trainings, and of the scorers.
-    """
+    """Score and judge the answers of all seeds, and write tables; `curves` are those of predictors and of scorers."""
     import numpy as np
 
     from trajpilot_core.data.events import DEV
@@ -165,8 +161,7 @@ def write_results(
     work.sink.count(len(events), len(events))
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, TABLES),
+STAGE = TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, TABLES).stage(
     name="action_token",
     reads=READS,
     config=ActionTokenConfig,

@@ -10,8 +10,8 @@ from trajpilot_core.data.cross_fitting import E_TAU, Chain, Contributions, chain
 from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, prepared, trained_stage
+from trajpilot_core.stages.pretrained import HERE, e_tau_facts, import_e_tau, settings_of_e_tau
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, prepared
 from trajpilot_core.store.reading import Inputs
 
 VERSION = 7  # raise when the numbers that this module writes change
@@ -78,13 +78,12 @@ def conclude(work: Work[AlignmentConfig]) -> None:
     work.sink.count(with_motion, with_motion)
 
 
-STAGE = trained_stage(
-    TrainedStage("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)),
+STAGE = TrainedStage("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)).stage(
     name="alignment",
     reads=("takes", "take_contents", "segments", "motions", "text_bank"),
     config=AlignmentConfig,
     version=VERSION,
     summary="Trains E_tau, the trajectory encoder, which maps head motion into the text space",
     lowers=("alignment.train.batch",),
-    outside_shards=("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained"),
+    outside_shards=HERE,
 )

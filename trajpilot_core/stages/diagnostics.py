@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 VERSION = 2  # raise when the numbers that this stage writes change
 SPLITS = ("test", "train")
-SHORTEST = 3
-"""Horizon of the shortest window with a middle step."""
 
 
 def run(work: Work[DiagnosticsConfig]) -> None:
@@ -67,15 +65,13 @@ def windows_of(
 ) -> dict[tuple[str, int], tuple[Codes, Codes]]:
     """Return (split, H) -> (N, H) rows of features and (N,) takes: all test windows, a sample of the training windows.
 
-    Windows with a segment without a feature are left out, as in every row; so are windows without a middle.
-
-    Args:
-        ids: (S,) segment ids, in the order of the features; `take`: (S,) take of each.
+    Windows with a segment without a feature are left out, as in every row; so are windows without a middle. `ids` are
+    (S,) segment ids, in the order of the features, and `take` (S,) the take of each.
     """
     table = inputs.table("windows", ["split", "horizon", "segment_ids"])
     windows: dict[tuple[str, int], tuple[Codes, Codes]] = {}
     for horizon in sorted(pc.unique(table["horizon"]).to_pylist()):
-        for split in SPLITS if horizon >= SHORTEST else ():
+        for split in SPLITS if horizon >= 3 else ():  # the shortest window with a middle step
             chosen = table.filter(pc.and_(pc.equal(table["horizon"], horizon), pc.equal(table["split"], split)))
             flat = pc.list_flatten(chosen["segment_ids"])
             rows = pc.fill_null(pc.index_in(flat, value_set=ids), -1).to_numpy().astype(np.int64).reshape(-1, horizon)

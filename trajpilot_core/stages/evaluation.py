@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
@@ -73,11 +72,6 @@ def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
     """Return the reads where optional stages train or answer rows; None: the default."""
     more = further_entries(config)
     return (*READS, *more) if more else None
-
-
-def sources(inputs: Inputs, config: CompletedEvaluation, data_root: str) -> list[Source]:
-    """Return the file that describes a simulated corpus; its absence in a recorded one is an input too."""
-    return [Source("", files=("world.json",))]
 
 
 def run(work: Work[CompletedEvaluation]) -> None:
@@ -168,8 +162,6 @@ def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -
 def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     """Judge predictors of every chain, scorers and planners of every seed (D 51).
 
-    The checks are called `trained: <chain>/<model>, seed N`.
-
     Planners are compared with the floors of the chain `final`, scorers with chance; a scorer without decisions on dev
     was never fitted: undertrained.
     """
@@ -194,11 +186,6 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     return [judgement.replace(check=f"trained: {model}, seed {seed}") for model, seed, judgement in judged]
 
 
-def scored_windows(metrics: pa.Table) -> int:
-    """Count the scored test windows, from the means over all windows."""
-    return int(pc.max(metrics.filter(pc.equal(metrics["pooling"], "sample"))["n_windows"]).as_py() or 0)
-
-
 STAGE = Stage(
     name="evaluation",
     reads=READS,
@@ -207,10 +194,15 @@ STAGE = Stage(
     run=run,
     completed=completed,
     narrowed=narrowed,
-    sources=sources,
+    sources=lambda inputs, cfg, data_root: [Source("", ("world.json",))],  # its absence in recorded corpora counts, too
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
     lowers=("scorer.candidates",),
-    output=Output("test windows", "metrics", ("pooling", "n_windows"), scored_windows),
+    output=Output(
+        "test windows",
+        "metrics",
+        ("pooling", "n_windows"),
+        lambda table: pc.max(table.filter(pc.equal(table["pooling"], "sample"))["n_windows"]).as_py() or 0,
+    ),
 )

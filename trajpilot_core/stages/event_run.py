@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -116,7 +116,7 @@ def event_fits(this: EventRun[E], wanted: Trainings, fit: Fit[Any, Any]) -> Fits
     return Fits(jobs, fit, lambda job: fitted_takes(job, events.take, events.take_ids))
 
 
-def chain_models(this: EventRun[E], chain: Chain, seed: int) -> EventChain:
+def _chain_models(this: EventRun[E], chain: Chain, seed: int) -> EventChain:
     """Build the frozen models of a chain and seed from its finished trainings."""
     task, device = this.task(chain, seed), this.work.runtime.device
     models = {}
@@ -131,13 +131,12 @@ def chain_models(this: EventRun[E], chain: Chain, seed: int) -> EventChain:
 def seed_models(
     this: EventRun[E], seed: int, progress: Progress
 ) -> tuple[dict[Chain, EventModels[Any]], list[CurvePoint]]:
-    """Fit the scorer of a seed on events from takes that each chain has not seen.
+    """Fit the scorer of a seed on events from takes that each chain has not seen; also return its curve.
 
-    Returns:
-        The frozen models of each chain with the scorer, first those that answer dev and test, and its curve.
+    The chains get it with their frozen models; the first one answers dev and test.
     """
     runtime = this.work.runtime
-    built = {chain: chain_models(this, chain, seed) for chain in this.chains}
+    built = {chain: _chain_models(this, chain, seed) for chain in this.chains}
     final = built[this.chains[0]]
     target, dev = this.kind.target(this.here, this.work.config, final.e_tau.text_width), this.here.rows(DEV)
     training = [(models, this.held_out(chain).to(runtime.device)) for chain, models in built.items()]
@@ -150,15 +149,13 @@ def seed_models(
     return {chain: EventModels(models, *parts) for chain, models in built.items()}, renamed
 
 
-ShotRun: TypeAlias = EventRun[Shots]
 SHOTS = EventKind(ENTRY, "accuracy", OutcomePredictor, OutcomeTask, ("tokens", "made"), variants_of, shot_target)
 
 
-def answer_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoint], list[ShotAnswer], Judgement]:
+def answer_seed(
+    this: EventRun[Shots], seed: int
+) -> tuple[OutcomeModels, list[CurvePoint], list[ShotAnswer], Judgement]:
     """Fit the scorer of a seed, answer every test shot with every row, and check what the answers depend on.
-
-    Returns:
-        The models of the rows, the curve of the scorer, the answers, and the check.
 
     Raises LeakError: an answer depends on inputs that its row must not see.
     """

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,15 +28,10 @@ from trajpilot_core.errors import TakeFault
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
 from trajpilot_core.store.reading import Inputs
 
-if TYPE_CHECKING:
-    from trajpilot_core.video.isolate import Event
-
 NAME, VERSION = "features", 1
 ROWS_VERSION = 2  # of released rows: raise when their numbers change
 SegmentSpans = list[tuple[str, float, float]]
 """Segments of a take: id, start and end in seconds."""
-WAITING = 2
-"""Maximum batches of decoded clips that wait for the encoder."""
 log = logging.getLogger("trajpilot")
 
 
@@ -178,7 +173,6 @@ def encoded_takes(pending: Sequence[Source], embedder: Embedder, runtime: Runtim
 
     Batches are filled across segments and takes.
     """
-    from trajpilot_core.store.corpus_files import open_corpus
     from trajpilot_core.training.clip_stream import clip_job
     from trajpilot_core.video.decode import frame_times_s
     from trajpilot_core.video.isolate import local_copies, run_jobs
@@ -198,12 +192,22 @@ def encoded_takes(pending: Sequence[Source], embedder: Embedder, runtime: Runtim
         jobs,
         workers=runtime.workers,
         timeout_s=cfg.decode_timeout_s,
-        ahead=WAITING * cfg.batch,
+        ahead=2 * cfg.batch,  # decoded clips that wait for the encoder
         around=local_copies(open_corpus(runtime.data_root), runtime.scratch),
     )
     open_takes = set(range(len(busy)))
     for event in events:
-        _note(busy[event.job], event, batch)
+        take = busy[event.job]
+        if event.frames is not None:
+            take.waiting += 1
+            batch.append((take, event.values, event.frames))
+        elif event.kind == "fault":
+            take.reject(event.values["segment"], RejectCode(event.values["code"]), event.values["detail"])
+        else:
+            take.ended = True
+        if event.kind == "failed":
+            code, detail, n_units = RejectCode(event.values["code"]), event.values["detail"], len(take.segments)
+            take.lost = reject(NAME, code, take.take_id, detail, n_units=n_units, source_file=take.video)
         over = all(take.ended for take in busy)
         if len(batch) == cfg.batch or (over and batch):
             _encode(batch, embedder)
@@ -211,20 +215,6 @@ def encoded_takes(pending: Sequence[Source], embedder: Embedder, runtime: Runtim
         finished = sorted(at for at in open_takes if busy[at].ended and not busy[at].waiting)
         open_takes.difference_update(finished)
         yield from (busy[at] for at in finished)
-
-
-def _note(take: TakeClips, event: "Event", batch: list[WaitingClip]) -> None:
-    """Add one decoder event to the take's state and the batch."""
-    if event.frames is not None:
-        take.waiting += 1
-        batch.append((take, event.values, event.frames))
-    elif event.kind == "fault":
-        take.reject(event.values["segment"], RejectCode(event.values["code"]), event.values["detail"])
-    else:
-        take.ended = True
-    if event.kind == "failed":
-        code, detail, n_units = RejectCode(event.values["code"]), event.values["detail"], len(take.segments)
-        take.lost = reject(NAME, code, take.take_id, detail, n_units=n_units, source_file=take.video)
 
 
 def _encode(batch: list[WaitingClip], embedder: Embedder) -> None:
@@ -246,10 +236,7 @@ def segments_of(source: Source) -> SegmentSpans:
 def run_released(work: Work[FeatureConfig], pending: Sequence[Source]) -> None:
     """Read the file of each take and commit its shard; a take without a usable file is one reject."""
     released, tokens = RELEASED[work.config.released], work.config.token_shape[1]
-    corpus, schema = (
-        open_corpus(work.runtime.data_root),
-        features_schema(tokens * released.width, tokens),
-    )
+    corpus, schema = open_corpus(work.runtime.data_root), features_schema(tokens * released.width, tokens)
     for done, source in enumerate(pending):
         take, segments, rejects = source.shard, segments_of(source), list[Reject]()
         kept: dict[str, SegmentVector] = {}

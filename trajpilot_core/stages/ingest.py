@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 VERSION = 3  # raise when the tables that this module writes change
 LATE_START_S = 0.5
 """Warn if the first frame is later on the file's clock, because annotations may use that clock."""
-NO_WINDOWS = (1, 0)
-"""Shortest and longest window of a corpus without windows."""
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
 """Videos per pool of decoders; for a remote corpus, videos copied at a time."""
 
@@ -49,18 +47,14 @@ LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
 def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     """Return the files that ingest reads, and as facts everything else that its result depends on.
 
-    Raises:
-        InputError: the corpus root, takes.json or splits.json cannot be used; or the run with the inherited dev
-            captures cannot be read.
+    Raises InputError: the corpus root, takes.json, splits.json or the run with the inherited dev captures cannot be
+    used.
     """
     dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
     listing = spec_of(config.corpus).listing(corpus, config)
     table = [config.paraphrase_table] if config.paraphrase_table else []
-    facts: dict[str, JsonValue] = {
-        "present": fingerprint(list(listing.present)),
-        "n_present": len(listing.present),
-    }
+    facts: dict[str, JsonValue] = {"present": fingerprint(list(listing.present)), "n_present": len(listing.present)}
     if not spec_of(config.corpus).has_plans:
         facts["windows"] = "none"
     return [Source(shard="", files=tuple(sorted({*listing.files, *table})), facts=facts)]
@@ -90,7 +84,7 @@ def run(work: Work[IngestConfig]) -> None:
     _check_left(spec, reading, [c.candidate for c in cut], rejects, config)
     captures = (c.candidate.take.capture for c in cut if c.candidate.released == "train")
     dev = dev_captures(captures, config, dev_of_captures(config.splits_of))
-    tables = tables_of(cut, dev, config, spec.horizons if spec.has_plans else NO_WINDOWS)
+    tables = tables_of(cut, dev, config, spec.horizons if spec.has_plans else (1, 0))  # no windows
     splits = {*tables.takes.column("split").to_pylist()}
     if "dev" in splits and "train" not in splits:
         raise InputError(

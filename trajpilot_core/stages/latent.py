@@ -17,16 +17,7 @@ from trajpilot_core.data.cross_fitting import chains_in, folds_of, seeds_of
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.predictor import TAKES_GIVE
-from trajpilot_core.stages.trained import (
-    PLANNING,
-    Fits,
-    TrainedStage,
-    Trainings,
-    chain_facts,
-    named,
-    prepared,
-    trained_stage,
-)
+from trajpilot_core.stages.trained import PLANNING, Fits, TrainedStage, Trainings, chain_facts, named, prepared
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
@@ -84,8 +75,7 @@ def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
     return Fits(jobs, FIT, lambda job: shape | fitted_takes(job, data.segment_take, data.take_ids))
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, "latent_curves", trainings, chain_facts(TAKES_GIVE), fits),
+STAGE = TrainedStage(ENTRY, "latent_curves", trainings, chain_facts(TAKES_GIVE), fits).stage(
     name="latent",
     reads=(*PLANNING, "take_contents"),
     config=LatentConfig,

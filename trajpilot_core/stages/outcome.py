@@ -11,7 +11,7 @@ from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Output, Work
 from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
-from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named, trained_stage
+from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def write_results(
         work.sink.document(name, content)
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, "outcome_curves", trainings, facts, fits, conclude, (*TABLES, *PAGES)),
+STAGE = TrainedStage(ENTRY, "outcome_curves", trainings, facts, fits, conclude, (*TABLES, *PAGES)).stage(
     name="outcome",
     reads=READS,
     config=OutcomeConfig,

@@ -13,16 +13,7 @@ from schemas.planners import PlannersConfig
 from schemas.results import CurvePoint
 from trajpilot_core.data.cross_fitting import chains_in, folds_of
 from trajpilot_core.engine.stage import Work
-from trajpilot_core.stages.trained import (
-    PLANNING,
-    Fits,
-    TrainedStage,
-    Trainings,
-    chain_facts,
-    named,
-    prepared,
-    trained_stage,
-)
+from trajpilot_core.stages.trained import PLANNING, Fits, TrainedStage, Trainings, chain_facts, named, prepared
 from trajpilot_core.store.reading import Inputs
 
 log = logging.getLogger("trajpilot")
@@ -68,8 +59,7 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     return Fits(jobs, FIT, lambda job: shape | fitted_takes(job, *takes))
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, "planners_curves", trainings, FACTS, fits),
+STAGE = TrainedStage(ENTRY, "planners_curves", trainings, FACTS, fits).stage(
     name="planners",
     reads=(*PLANNING, "take_contents", "scenario_labels", "label_classes", "descriptions"),
     config=PlannersConfig,

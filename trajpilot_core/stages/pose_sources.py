@@ -14,20 +14,11 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import FINAL, Chain, chains_in, folds_of, model_key, seeds_of
+from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
-from trajpilot_core.stages.trained import (
-    PLANNING,
-    Facts,
-    Fits,
-    TrainedStage,
-    Trainings,
-    named,
-    trained_stage,
-    variants_by_chain,
-)
+from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named, variants_by_chain
 from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
@@ -74,39 +65,35 @@ def variant_of(model: str) -> str:
 
 def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     """Prepare the predictors of each source, mixture and seed."""
-    from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.fit_predictor import FIT
 
-    motions = two_motions(work.inputs, "pose_sources")
-    chain = chains_of(motions.data)[0]
+    motions = two_motions(work.inputs)
     jobs: dict[str, TrainingJob] = {}
     for (_, seed), models in variants_by_chain(wanted).items():
-        _, tasks = latents_and_tasks(work, motions, chain, seed)
+        _, tasks = latents_and_tasks(work, motions, seed)
         jobs |= {model_key(FINAL, seed, model): job_of(work, (seed, model), tasks[model]) for model in models}
     return Fits(jobs, FIT, lambda job: {"config": work.config.predictor.model_dump_json()})
 
 
 def conclude(work: Work[CompletedPoseSources]) -> None:
     """Test each predictor with the sources of its rows, score and judge; write tables and pages."""
-    from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.loop import one_thread
 
-    motions = two_motions(work.inputs, "pose_sources")
+    motions = two_motions(work.inputs)
     first, second = (
         "/".join(sorted({*work.inputs.table(name, ["source"])["source"].to_pylist()}))
         for name in ("motions", "video_motions")
     )
-    data, chain = motions.data, chains_of(motions.data)[0]
-    seeds = seeds_of(work.inputs.models("e_tau").keys)
+    data, seeds = motions.data, seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
     scores: dict[tuple[str, int], Array] = {}
     trained: list[Judgement] = []
     with one_thread(work.runtime.device):
         for seed in seeds:
             steps.begin(f"the rows of seed {seed}")
-            of_seed = answer_seed(work, motions, chain, seed, (first, second))
+            of_seed = answer_seed(work, motions, seed, (first, second))
             scores, trained = scores | of_seed[0], trained + of_seed[1]
     steps.begin("metrics, intervals and pages")
     work.sink.reject(data.rejects)
@@ -117,10 +104,10 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
 
 
 def answer_seed(
-    work: Work[CompletedPoseSources], motions: "TwoMotions", chain: Chain, seed: int, sources: tuple[str, str]
+    work: Work[CompletedPoseSources], motions: "TwoMotions", seed: int, sources: tuple[str, str]
 ) -> "tuple[dict[tuple[str, int], Array], list[Judgement]]":
     """Return (row, seed) -> scores (N, 2) of the test windows, and whether each predictor is trained (D 51)."""
-    from trajpilot_core.data.chains import frozen
+    from trajpilot_core.data.chains import chains_of, frozen
     from trajpilot_core.data.transitions import closed
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on, window_scores
     from trajpilot_core.evaluation.trained_rows import TRAINED, complete, dev_rows, judge_scores
@@ -130,7 +117,7 @@ def answer_seed(
 
     cfg, device, decoding = work.config.predictor, work.runtime.device, work.config.decoding
     assert decoding is not None
-    latents, tasks = latents_and_tasks(work, motions, chain, seed)
+    latents, tasks = latents_and_tasks(work, motions, seed)
     files = tasks["files"]
     fit, dev = ({h: files.labels[rows] for h, rows in part.items()} for part in (files.fit, files.dev))
     floors = complete({name: of["M@1"] for name, of in floor_scores(fit, dev, len(files.bank)).items()})
@@ -145,21 +132,22 @@ def answer_seed(
     data = (closed(motions.data, work.inputs) if cfg.head == "classes" else motions.data).to(device)
     scores = {}
     for row in pose_rows(sources):
-        model, readout = models[row.model], readout_of(data, chain, models[row.model], decoding)
+        model = models[row.model]
+        readout = readout_of(data, chains_of(data)[0], model, decoding)
         asked = latents[row.asked].to(device)
         scores[row.name, seed] = window_scores(model, readout, data, asked, variant_of(row.model))
     return scores, trained
 
 
 def latents_and_tasks(
-    work: Work[CompletedPoseSources], sets: "TwoMotions", chain: Chain, seed: int
+    work: Work[CompletedPoseSources], sets: "TwoMotions", seed: int
 ) -> "tuple[dict[str, Tensor], dict[str, PredictorTask]]":
     """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU, and the tensors of each
     predictor of a seed (`POSE_MODELS`)."""
-    from trajpilot_core.data.chains import load_e_tau, trajectory_latents
+    from trajpilot_core.data.chains import chains_of, load_e_tau, trajectory_latents
     from trajpilot_core.training.fit_predictor import predictor_task
 
-    e_tau, device = work.inputs.models("e_tau"), work.runtime.device
+    e_tau, device, chain = work.inputs.models("e_tau"), work.runtime.device, chains_of(sets.data)[0]
     encoder = load_e_tau(e_tau, chain, seed, device)
     motions = {"files": sets.data.motions, "raw": sets.raw, "by_rule": sets.by_rule}
     latents = {name: trajectory_latents(encoder, values.to(device)).cpu() for name, values in motions.items()}
@@ -228,8 +216,7 @@ def write_results(
         work.sink.document(name, content)
 
 
-STAGE = trained_stage(
-    TrainedStage(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS),
+STAGE = TrainedStage(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS).stage(
     name="pose_sources",
     reads=READS,
     config=PoseSourcesConfig,

@@ -17,17 +17,7 @@ from trajpilot_core.data.cross_fitting import (
 from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.pretrained import initial_fits, initial_weights
-from trajpilot_core.stages.trained import (
-    PLANNING,
-    Facts,
-    Fits,
-    TrainedStage,
-    Trainings,
-    chain_facts,
-    named,
-    prepared,
-    trained_stage,
-)
+from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, chain_facts, named, prepared
 from trajpilot_core.store.reading import Inputs
 
 VERSION = 7  # raise when the numbers that this module writes change
@@ -98,8 +88,7 @@ def conclude(work: Work[PredictorConfig]) -> None:
     work.sink.count(kept + sum(row.n_units for row in lost), kept)
 
 
-STAGE = trained_stage(
-    TrainedStage("predictors", "predictor_curves", trainings, facts, fits, conclude),
+STAGE = TrainedStage("predictors", "predictor_curves", trainings, facts, fits, conclude).stage(
     name="predictor",
     reads=(*PLANNING, "take_contents", "e_tau"),
     config=PredictorConfig,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from schemas.base import fingerprint
 from schemas.training import AlignmentConfig, PredictorConfig
-from trajpilot_core.data.cross_fitting import folds_of, is_imported, model_key, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, folds_of, is_imported, model_key, part_of
 from trajpilot_core.data.imported_fits import (
     ImportedFit,
     TakesHere,
@@ -25,7 +25,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages.trained import Facts, Trainings
 from trajpilot_core.store.reading import Inputs
 
-E_TAU, CURVES, PREDICTORS, BANK = "e_tau", "alignment_curves", "predictors", "text_bank"
+CURVES, PREDICTORS = "alignment_curves", "predictors"
 HERE = ("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained")
 """Settings of alignment that decide which models exist, not how each was made."""
 log = logging.getLogger("trajpilot")
@@ -56,14 +56,20 @@ def import_e_tau(work: Work[AlignmentConfig], wanted: Trainings) -> None:
     """
     output, here = open_alignment(work.config), TakesHere.read(work.inputs)
     models, fits = output.models(E_TAU), fits_of(output, E_TAU)
-    require_text_space(output, work.inputs)
+    tables = work.inputs.table("text_bank", ["encoder"]), output.table("text_bank", ["encoder"])
+    mine, theirs = ({*table["encoder"].to_pylist()} for table in tables)
+    if mine != theirs:
+        raise InputError(
+            f"{output.setting}: the labels here are embedded by {', '.join(sorted(mine))}, those of {output.named} by "
+            f"{', '.join(sorted(theirs))}: E_tau maps to the space of that one; embed them with it (text_bank.encoder, "
+            "text_bank.model, text_bank.embedding)"
+        )
     for done, (name, (chain, *_)) in enumerate(wanted.items(), start=1):
         with work.sink.training(name) as share:
             share.table(CURVES, output.share(CURVES, name))
             share.model(E_TAU, name, models.read(name))
-            share.models(
-                E_TAU, {"text_width": models.about["text_width"], **note_imported(chain.name, fits, here.split_of)}
-            )
+            notes = note_imported(chain.name, fits, here.split_of)
+            share.models(E_TAU, {"text_width": models.about["text_width"], **notes})
         work.runtime.progress(done, len(wanted), "E_tau imported")
     log.info("%-13s %d E_tau imported from %s; none is trained", "alignment", len(wanted), output.named)
 
@@ -83,22 +89,6 @@ def settings_of_e_tau(cfg: AlignmentConfig) -> AlignmentConfig:
         return cfg
     settings = open_alignment(cfg).settings(AlignmentConfig, E_TAU)
     return settings.replace(**{name: getattr(cfg, name) for name in HERE})
-
-
-def require_text_space(output: OtherOutput, inputs: Inputs) -> None:
-    """Check that labels are embedded here as in the other run.
-
-    Raises InputError: by another encoder.
-    """
-    mine, theirs = (
-        {*table["encoder"].to_pylist()} for table in (inputs.table(BANK, ["encoder"]), output.table(BANK, ["encoder"]))
-    )
-    if mine != theirs:
-        raise InputError(
-            f"{output.setting}: the labels here are embedded by {', '.join(sorted(mine))}, those of {output.named} by "
-            f"{', '.join(sorted(theirs))}: E_tau maps to the space of that one; embed them with it (text_bank.encoder, "
-            "text_bank.model, text_bank.embedding)"
-        )
 
 
 def initial_weights(
@@ -125,10 +115,8 @@ def predictor_facts(
 ) -> dict[str, Facts]:
     """Return what decides each training of a further predictor: entries, the E_tau of its chain and seed, and weights.
 
-    Args:
-        reads: entries that every training reads as a whole.
-        first: training -> key of the predictor with whose weights it begins; for events a goal-dropout twin, because
-            only those have learned with a masked Goal.
+    `first` are, by training, the keys of the predictors with whose weights they begin; for events goal-dropout twins,
+    because only those have learned with a masked Goal.
 
     Raises InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
@@ -150,12 +138,7 @@ def initial_fits(cfg: PredictorConfig) -> dict[str, ImportedFit]:
 
 
 def origin_of_models(e_tau: Mapping[str, str], cfg: PredictorConfig, fitted_on: str) -> str:
-    """Return in words where E_tau and the initial weights of predictors come from.
-
-    Args:
-        e_tau: what the entry notes about its models.
-        fitted_on: what an E_tau of this run was fitted on.
-    """
+    """Return in words where E_tau, by the notes of its entry, and the initial weights of predictors come from."""
     first = "random weights" if cfg.pretrained is None else "weights of another run"
     origin = "of another run" if is_imported(e_tau) else f"fitted on {fitted_on}"
     return f"E_tau: {origin}; predictors begin with {first}"

@@ -96,11 +96,8 @@ def run(work: Work[ProbeConfig]) -> None:
 
 
 def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
-    """Refuse clips that show the action.
-
-    Raises InputError: the last frame of a clip is later than `gap_s` before its action.
-    """
-    late = data.too_late(cfg.gap_s)
+    """Raise InputError where the last frame of a clip is later than `gap_s` before its action, and may show it."""
+    late = data.last_frame_s > data.action_s - cfg.gap_s + 1e-6  # frame times are rounded
     if late.any():
         at = int(late.argmax())
         raise InputError(
@@ -120,12 +117,7 @@ def commit(
     data: "ClipData",
 ) -> None:
     """Commit the chosen probe, the curves of the grid, and scores and checks of the tested clips."""
-    from trajpilot_core.evaluation.action_scores import (
-        AnsweredRow,
-        TestedClips,
-        action_scores,
-        check_splits,
-    )
+    from trajpilot_core.evaluation.action_scores import AnsweredRow, TestedClips, action_scores, check_splits
     from trajpilot_core.training.fit_probe import floor_rankings
 
     cfg, rows = work.config, data.rows("test")

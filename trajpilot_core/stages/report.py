@@ -26,11 +26,7 @@ TOKEN_STAGES = ("ingest", "trajectories", "features", "probe")
 def narrowed(
     config: PipelineConfig, reads: tuple[str, ...], more: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...] | None:
-    """Return the reads for a corpus without plans, or with further stages that answer rows; None: the default.
-
-    Args:
-        more: further stage -> its entries to read.
-    """
+    """Return the reads for a corpus without plans, or with entries of further stages (`more`); None: the default."""
     if spec_of(config.ingest.corpus).has_plans:
         optional = [entry for name in further(config) for entry in more[name]]
         return (*reads, *optional) if optional else None
@@ -77,11 +73,7 @@ def plans_of(cfg: CompletedReport) -> bool:
 
 
 def run(work: Work[CompletedReport], stages: Sequence[AnyStage], others: Sequence[AnyStage]) -> None:
-    """Build the report; see `trajpilot_core.report` for the parts.
-
-    Args:
-        stages: stages with rejects and outputs to count.
-    """
+    """Build the report on the rejects and outputs of stages; see `trajpilot_core.report` for the parts."""
     from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.action_page import build_alone
     from trajpilot_core.report.build import build

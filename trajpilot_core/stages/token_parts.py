@@ -31,7 +31,6 @@ from trajpilot_core.training.event_scorer import action_target
 from trajpilot_core.training.fit_event import ActionTask
 from trajpilot_core.training.fit_probe import (
     TOKEN_FIT,
-    ChosenProbe,
     ProbeTask,
     TokenTask,
     answers,
@@ -113,13 +112,11 @@ def tune_seed(
 ) -> TunedSeed:
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
-    Args:
-        patches: what reads every patch of a clip; None: probes read the tokens that the features keep.
-        runtime: of the stage, with the progress of this part.
+    Without `patches` probes read the tokens that the features keep; `runtime` has the progress of this part.
 
     Raises LeakError: a row sees more than it declares.
     """
-    clips, numbers, begun = probe_task(this, seed)
+    (clips, numbers, begun), cfg = probe_task(this, seed), this.work.config
     tokens = {method.id: tokens_of(this, makers, method.id) for method in TOKEN_METHODS}
     classes = {part: codes.numpy() for part, codes in clips.classes.items()}
 
@@ -130,10 +127,20 @@ def tune_seed(
         stored = this.here.tokens[rows]
         return [answers(probe, stored, classes, token) for probe, token in zip(probes, given, strict=True)]
 
-    if patches is None:
-        chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
-    else:
+    if patches is not None:
         chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
+    else:  # the rows one after the other
+        tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
+        jobs, scratch = dict[TokenRow, TrainingJob](), this.folder(seed) / "probes"
+        config = cfg.model_dump_json()
+        for row, task in tasks.items():
+            put_task(scratch, scratch / row, task, is_first=not jobs)
+            folders = scratch / row / row, scratch / row, scratch
+            jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
+        run_jobs(list(jobs.values()), TOKEN_FIT, runtime)
+        choices = {row: choose_probe(TOKEN_FIT.result(job), cfg.tuned) for row, job in jobs.items()}
+        builds = {row: partial(new_token_probe, row, task, cfg) for row, task in tasks.items()}
+        chosen = {row: (load_probe(builds[row], best, runtime.device), best) for row, best in choices.items()}
     maker = makers[this.chains[0]]
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
@@ -143,28 +150,6 @@ def tune_seed(
     curve = [point for _, choice in chosen.values() for point in choice.curve]
     probes: dict[str, nn.Module] = {f"probe_{row}": model for row, (model, _) in chosen.items()}
     return TunedSeed(answered, curve, seed_checks(this, seed, models), {**probes, "scorer": maker.scorer})
-
-
-def tuned_on_stored(
-    this: TokenRun,
-    seed: int,
-    clips: ProbeTask,
-    tokens: Mapping[TokenRow, Tensor],
-    begun: dict[str, Tensor],
-    runtime: Runtime,
-) -> dict[TokenRow, tuple[TokenProbe, ChosenProbe]]:
-    """Fine-tune the rows one after the other on the tokens that the features keep; arguments as `PatchProbes.tuned`."""
-    tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
-    jobs, scratch = dict[TokenRow, TrainingJob](), this.folder(seed) / "probes"
-    config = this.work.config.model_dump_json()
-    for row, task in tasks.items():
-        put_task(scratch, scratch / row, task, is_first=not jobs)
-        folders = scratch / row / row, scratch / row, scratch
-        jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
-    run_jobs(list(jobs.values()), TOKEN_FIT, runtime)
-    chosen = {row: choose_probe(TOKEN_FIT.result(job), this.work.config.tuned) for row, job in jobs.items()}
-    builds = {row: partial(new_token_probe, row, task, this.work.config) for row, task in tasks.items()}
-    return {row: (load_probe(builds[row], choice, runtime.device), choice) for row, choice in chosen.items()}
 
 
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from pydantic import JsonValue
@@ -53,51 +52,49 @@ class TrainedStage(Generic[Config]):
     results: tuple[str, ...] = ()
     """Entries that the conclusion writes."""
 
+    def stage(self, **declared: Any) -> Stage[Config]:
+        """Return the stage of this declaration; `declared` are its further fields."""
 
-def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Config]:
-    """Return the stage of a declaration."""
+        def sources(inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
+            known = self.trainings(inputs, cfg)
+            facts = self.facts(inputs, cfg, known) if known else {}
+            return [Source(name, facts=facts[name]) for name in known]
 
-    def sources(inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
-        known = trained.trainings(inputs, cfg)
-        facts = trained.facts(inputs, cfg, known) if known else {}
-        return [Source(name, facts=facts[name]) for name in known]
+        def conclude_windows(work: Work[Config]) -> None:
+            work.sink.models(self.entry, {"config": work.config.model_dump_json()})
+            n_windows = work.inputs.table("windows", ["horizon"]).num_rows
+            work.sink.count(n_windows, n_windows)
 
-    def conclude_windows(work: Work[Config]) -> None:
-        work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
-        n_windows = work.inputs.table("windows", ["horizon"]).num_rows
-        work.sink.count(n_windows, n_windows)
+        return Stage(
+            writes=(self.entry, self.curves, *self.results),
+            run=self.run,
+            shard_by="training",
+            sources=sources,
+            uses_gpu=True,
+            conclude=self.conclude or conclude_windows,
+            **declared,
+        )
 
-    return Stage(
-        writes=(trained.entry, trained.curves, *trained.results),
-        run=partial(run_trainings, trained),
-        shard_by="training",
-        sources=sources,
-        uses_gpu=True,
-        conclude=trained.conclude or conclude_windows,
-        **declared,
-    )
+    def run(self, work: Work[Config]) -> None:
+        """Run the pending trainings; each is committed as soon as it has ended."""
+        from trajpilot_core.training.jobs import run_jobs
 
+        pending = {source.shard for source in work.pending}
+        wanted = {name: of for name, of in self.trainings(work.inputs, work.config).items() if name in pending}
+        fits = self.fits(work, wanted) if wanted else None
+        if fits is None:
+            return
+        name_of = {job: name for name, job in fits.jobs.items()}
 
-def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
-    """Run the pending trainings of a stage; each is committed as soon as it has ended."""
-    from trajpilot_core.training.jobs import run_jobs
+        def ended(job: "TrainingJob") -> None:
+            name = name_of[job]
+            _, weights, curve = fits.fit.result(job)
+            with work.sink.training(name) as share:
+                share.model(self.entry, name, {key: value.numpy() for key, value in weights.items()})
+                share.table(self.curves, table_of(CurvePoint, [*fits.floors.get(name, []), *curve]))
+                share.models(self.entry, fits.about(job))
 
-    pending = {source.shard for source in work.pending}
-    wanted = {name: of for name, of in trained.trainings(work.inputs, work.config).items() if name in pending}
-    fits = trained.fits(work, wanted) if wanted else None
-    if fits is None:
-        return
-    name_of = {job: name for name, job in fits.jobs.items()}
-
-    def ended(job: "TrainingJob") -> None:
-        name = name_of[job]
-        _, weights, curve = fits.fit.result(job)
-        with work.sink.training(name) as share:
-            share.model(trained.entry, name, {key: value.numpy() for key, value in weights.items()})
-            share.table(trained.curves, table_of(CurvePoint, [*fits.floors.get(name, []), *curve]))
-            share.models(trained.entry, fits.about(job))
-
-    run_jobs(list(name_of), fits.fit, work.runtime, ended)
+        run_jobs(list(name_of), fits.fit, work.runtime, ended)
 
 
 def named(trainings: Iterable[tuple[Chain, int, str]]) -> Trainings:
@@ -110,9 +107,7 @@ def chain_facts(
 ) -> Callable[[Inputs, Any, Trainings], dict[str, Facts]]:
     """Return the facts of a stage: what the takes contribute that the chain of a training is fitted and measured on.
 
-    Args:
-        entries: what the trainings read of each take; `columns`: further columns of `takes`.
-        more: entries that they read as a whole, next to the text bank.
+    `entries` and `columns` of `takes` are read by take, the text bank and `more` as a whole.
     """
 
     def facts(inputs: Inputs, cfg: Any, known: Trainings) -> dict[str, Facts]:

@@ -14,10 +14,7 @@ from trajpilot_core.poses.sources.base import pose_source
 from trajpilot_core.store.reading import Inputs
 
 VERSION = 1
-ENDS = {
-    "action": ("annotated_start_s", "annotated_end_s"),
-    "gap": ("observed_end_s", "annotated_start_s"),
-}
+ENDS = {"action": ("annotated_start_s", "annotated_end_s"), "gap": ("observed_end_s", "annotated_start_s")}
 """Span -> columns of details with its ends, seconds."""
 
 

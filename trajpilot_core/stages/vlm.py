@@ -13,15 +13,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Prediction
-from schemas.vlm import (
-    CompletedVlm,
-    EndpointScore,
-    VlmAnswer,
-    VlmConfig,
-    VlmCount,
-    VlmReply,
-    VlmServer,
-)
+from schemas.vlm import CompletedVlm, EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmReply, VlmServer
 from trajpilot_core.corpora.records.contents import covered_s
 from trajpilot_core.data.cross_fitting import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
@@ -92,17 +84,16 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
 def run(work: Work[CompletedVlm]) -> None:
     """Query one take after the other; a shard is committed as soon as its take is answered.
 
-    Raises:
-        InputError: a request has no answer and there is no server to answer it.
-        LeakError: a prompt contains its answer.
+    Raises InputError: a request has no answer, and there is no server; LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.clients import client_of
     from trajpilot_core.vlm.take import n_questions, rows_of_answers
 
-    for asked in asked_takes(work, client_of(work.config)) if work.pending else ():
-        take_id, (cfg, windows) = asked.source.shard, (work.config, asked.take.windows)
+    cfg = work.config
+    for asked in asked_takes(work, client_of(cfg)) if work.pending else ():
+        take_id = asked.source.shard
         rows, rejects = [*rows_of_answers(take_id, asked.units, asked.replies)], [*asked.rejects]
-        n_in = n_questions(windows, cfg.rows, anticipates=cfg.anticipates)
+        n_in = n_questions(asked.take.windows, cfg.rows, anticipates=cfg.anticipates)
         if n_lost := n_in - len(rows):
             code = RejectCode(rejects[0].code) if rejects else RejectCode.DECODE_FAILED
             detail = f"{n_lost} questions show frames that could not be decoded"
@@ -153,11 +144,9 @@ def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mappi
     from trajpilot_core.vlm.material import AskedWindow, take_frames
     from trajpilot_core.vlm.take import TakeToAsk
 
-    facts = cast(dict[str, Any], source.facts)
+    facts, runtime = cast(dict[str, Any], source.facts), work.runtime
     spans = [(str(segment), float(start), float(end)) for segment, start, end in facts["segments"]]
-    frames = take_frames(
-        source.files[0], facts["fps"], spans, work.config, work.runtime.data_root, work.runtime.scratch
-    )
+    frames = take_frames(source.files[0], facts["fps"], spans, work.config, runtime.data_root, runtime.scratch)
     windows = [AskedWindow(window_id, horizon, tuple(segments)) for window_id, horizon, segments in facts["windows"]]
     named = column_by(work.inputs, "labels", "label_id", "label")
     true = column_by(work.inputs, "segments", "segment_id", "label_id")
@@ -166,10 +155,7 @@ def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mappi
 
 
 def refuse_settings(config: PipelineConfig) -> None:
-    """Check the settings: labels as answers, videos, and a server that frames may be sent to.
-
-    Raises InputError: they contradict each other.
-    """
+    """Raise InputError where the settings have no labels as answers, no videos, or a server without permission."""
     if config.evaluation.vocabulary == "classes":
         raise InputError("vlm.rows answers with labels, but evaluation.vocabulary=classes; use a run on labels")
     if config.features.source == "released":
@@ -200,11 +186,6 @@ STAGE = Stage(
 def completed_rows(config: PipelineConfig) -> CompletedVlm:
     """Return the settings of the stage `vlm` without its server, which has no effect on how answers are read."""
     return completed(config).replace(server=VlmServer())
-
-
-def sources_of_rows(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
-    """Return the local files of the text encoder, which maps answers outside the bank."""
-    return [Source("", encoder_files(cfg.text))]
 
 
 def run_rows(work: Work[CompletedVlm]) -> None:
@@ -241,15 +222,12 @@ ROWS = Stage(
     version=ROWS_VERSION,
     summary="What vision-language models wrote -> predictions of their rows, failures included, and how it was read",
     completed=completed_rows,
-    sources=sources_of_rows,
+    sources=lambda inputs, cfg, data_root: [Source("", encoder_files(cfg.text))],  # it maps answers outside the bank
 )
 
 
 def write_requests(work: Work[CompletedVlm], out: Path) -> "tuple[RequestFiles, int]":
-    """Write the requests without an answer to a folder.
-
-    Returns:
-        The files, and the number of takes with further requests that depend on the answers to these.
+    """Write the requests without an answer to a folder; also return how many takes have requests that depend on these.
 
     Raises InputError: the folder has earlier requests, which might be answered twice.
     """
@@ -262,8 +240,7 @@ def write_requests(work: Work[CompletedVlm], out: Path) -> "tuple[RequestFiles, 
 def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[str]]:
     """Read JSONL files of results, as `vllm run-batch` writes them, into the folder VlmConfig.answers.
 
-    Returns:
-        Numbers of new and known answers, and the faults of the other lines.
+    Returns the numbers of new and known answers, and the faults of the other lines.
     """
     from trajpilot_core.vlm.payload import AnswerFolder, replies_in
 

@@ -23,7 +23,7 @@ from trajpilot_core.poses.aria.device import read_column, take_clock
 from trajpilot_core.predict import footage
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain
 from trajpilot_core.predict.footage import clip_features
-from trajpilot_core.predict.motion import Search, head_motion
+from trajpilot_core.predict.motion import head_motion
 from trajpilot_core.predict.plan import plan_rows
 from trajpilot_core.predict.run import SCRATCH, WrittenPlan, predict
 from trajpilot_core.predict.trained import open_trained
@@ -76,7 +76,7 @@ def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(
     query = soak_root.query(window)
     seen = footage.open_footage(query, soak_root.trained)
     vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
-    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path))
+    moved = head_motion(query, seen, soak_root.trained, soak_root.run, tmp_path)
     features, motions = arrays(soak_root, window)
     np.testing.assert_array_equal(vectors, features)
     np.testing.assert_array_equal(moved.motions, motions)
@@ -207,7 +207,7 @@ def test_the_page_is_self_contained_and_marked_as_simulated(tested: WrittenPlan)
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
     n_frames = page.count('src="data:image/jpeg;base64,')
-    assert n_frames == 6 + (5 if tested.scene.shown else 0)
+    assert n_frames == 6 + (5 if tested.plan.nearest else 0)
     assert Plan.model_validate(json.loads(Path(tested.folder, "plan.json").read_text())) == tested.plan
 
 

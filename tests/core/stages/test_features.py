@@ -22,8 +22,9 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.video.vjepa import SIZES
 from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.stages import features as stage
 from trajpilot_core.stages.features import STAGE, Embedder, sources
-from trajpilot_core.store import corpus_files
+from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.video import isolate
 
 CONFIG = FeatureConfig(model="tiny", size_px=64, batch=4, precision="fp32", resize="swscale", decode_timeout_s=60)
@@ -182,8 +183,7 @@ def test_a_shard_is_keyed_by_times_not_by_labels_and_a_take_without_segments_is_
 def test_videos_of_a_remote_corpus_are_copied_and_the_copies_removed(
     root: Path, reference: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = corpus_files.open_corpus
-    monkeypatch.setattr(corpus_files, "open_corpus", lambda where: dataclasses.replace(opened(where), is_local=False))
+    monkeypatch.setattr(stage, "open_corpus", lambda where: dataclasses.replace(open_corpus(where), is_local=False))
     remote = features(root, plain(["a", "b", "c", "gone"]), tmp_path)
     assert remote.codes("t:gone") == [RejectCode.VIDEO_MISSING]
     assert all(remote.tables[f"t:{name}"].equals(of_take(reference, name)) for name in "abc")

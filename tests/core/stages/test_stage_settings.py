@@ -4,7 +4,6 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -23,7 +22,7 @@ from trajpilot_core.stages.trained import TrainedStage
 
 def taken_settings(stage: AnyStage) -> Any:
     """Return the type of the settings that a stage works with; that its functions take the same one mypy checks."""
-    trained = next(iter(stage.run.args), None) if isinstance(stage.run, partial) else None
+    trained = getattr(stage.run, "__self__", None)  # of a bound method
     function = trained.fits if isinstance(trained, TrainedStage) else stage.run
     (annotation, *_) = (one.annotation for one in inspect.signature(function).parameters.values())
     return get_args(annotation)[0]
