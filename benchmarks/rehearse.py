@@ -197,11 +197,7 @@ def ways_of(config: PipelineConfig, *, whole: bool = False) -> Ways:
 
 
 def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: Sizes, workers: int) -> Measured:
-    """Run one stage in its own process and return its cost.
-
-    Raises:
-        StageFailed: it ended with an error.
-    """
+    """Run one stage in its own process and return its cost. Raises StageFailed: it ended with an error."""
     folder = root.parent
     folder.mkdir(parents=True, exist_ok=True)
     options = RunOptions(root=str(root), data_root=str(folder), device="cpu", workers=workers, force=(stage,))
@@ -245,8 +241,7 @@ def as_child(request: Path) -> None:
 def rehearse(ways: Ways, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
     """Sample the store, then run the other ways concurrently, each in its own root.
 
-    Raises:
-        StageFailed: a stage ended with an error; the other way still runs to its end.
+    Raises StageFailed: a stage ended with an error; the other way still runs to its end.
     """
 
     def follow(way: str, root: Path) -> list[Measured]:

@@ -38,8 +38,7 @@ def deploy(place: dict[str, str]) -> None:
     Args:
         place: defaults of the deployments: `data_root`, `root`, `recipe`.
 
-    Raises:
-        InputError: Prefect rejected the deployments.
+    Raises InputError: Prefect rejected the deployments.
     """
     with get_client(sync_client=True) as client:
         for pool in POOLS:

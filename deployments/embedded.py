@@ -43,8 +43,7 @@ def require_server(url: str | None, login: str | None) -> str:
         url: API address; None if the user set none.
         login: `Authorization` header, from `server_login`.
 
-    Raises:
-        InputError: there is none, or it does not; the message states what to do and never repeats the login.
+    Raises InputError: there is none, or it does not; the message states what to do and never repeats the login.
     """
     if url is None:
         raise InputError(
@@ -97,8 +96,7 @@ def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
         home: folder of the database and of the server's log.
         ended: ends this process if the server exits before the block does; called with the error message.
 
-    Raises:
-        InputError: it does not start.
+    Raises InputError: it does not start.
     """
     login = f"run:{secrets.token_urlsafe(24)}"
     server, url = start(home, login)
@@ -135,8 +133,7 @@ def watch(server: subprocess.Popen[bytes], is_over: threading.Event, log: Path, 
 def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the server and wait until it answers; return its process and the address of its API.
 
-    Raises:
-        InputError: it exits at once, or does not answer in time; its database cannot be written.
+    Raises InputError: it exits at once, or does not answer in time; its database cannot be written.
     """
     open_database(home)
     environment = {**server_environment(home, login), **WITHOUT_BLOCKS}
@@ -165,8 +162,7 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
 def open_database(home: Path) -> None:
     """Create the database file if there is none: SQLite would not let a group write it, whatever the umask allows.
 
-    Raises:
-        InputError: it cannot be written, as when another user made it.
+    Raises InputError: it cannot be written, as when another user made it.
     """
     path = home / DATABASE
     try:

@@ -53,8 +53,7 @@ def missing_server(url: str | None, login: str | None) -> str | None:
 def setup_environment(*, ctx: HookContext) -> None:
     """Rewrite the command line of this process (called by Prefect at start-up).
 
-    Raises:
-        SystemExit: the command line runs one of our deployments, and there is no server for it.
+    Raises SystemExit: the command line runs one of our deployments, and there is no server for it.
     """
     sys.argv[:] = with_full_name(sys.argv)
     if needs_server(sys.argv):

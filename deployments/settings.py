@@ -75,8 +75,7 @@ class PrefectPlace:
 def prepare_prefect(root: Path) -> PrefectPlace:
     """Point Prefect at `root` before its first import; the user's PREFECT_API_URL and settings take precedence.
 
-    Raises:
-        StoreIOError: the root cannot be written.
+    Raises StoreIOError: the root cannot be written.
     """
     home = resolved(root) / "prefect"
     try:
@@ -103,8 +102,7 @@ def deployed_place() -> dict[str, str]:
 def server_of_deployments() -> str | None:
     """Return the URL of the user's Prefect server; None if none is set.
 
-    Raises:
-        InputError: the URL contains a login, which would then appear in every log.
+    Raises InputError: the URL contains a login, which would then appear in every log.
     """
     url = os.environ.get("PREFECT_API_URL") or None
     if url is not None and holds_login(url):
@@ -118,8 +116,7 @@ def server_of_deployments() -> str | None:
 def server_login() -> str | None:
     """Return the `Authorization` header of requests to the user's Prefect server; None if none is needed.
 
-    Raises:
-        InputError: a login and an API key are both set: parts of Prefect send one, parts the other.
+    Raises InputError: a login and an API key are both set: parts of Prefect send one, parts the other.
     """
     login, key = os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get("PREFECT_API_KEY")
     if login and key and server_of_deployments():

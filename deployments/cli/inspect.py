@@ -125,8 +125,7 @@ def asked(
 ) -> tuple[PipelineConfig, RunOptions]:
     """Return settings and options for a command: its own settings, data and device, else those of the last run here.
 
-    Raises:
-        InputError: no data is given and there was no run, or a setting is wrong.
+    Raises InputError: no data is given and there was no run, or a setting is wrong.
     """
     last = recall_run(located(root))
     if data is None and last is None:

@@ -31,9 +31,8 @@ SUGGESTED_FROM = 0.7
 def located(address: str) -> str:
     """Return the absolute path of a folder; an address is returned unchanged.
 
-    Raises:
-        InputError: the address contains a login, which is not repeated.
-        StoreError: the links of the folder form a loop, or its name is not UTF-8.
+    Raises InputError: the address contains a login, which is not repeated; StoreError: the links of the folder form a
+    loop, or its name is not UTF-8.
     """
     if holds_login(address):
         raise InputError(REFUSED)
@@ -43,8 +42,7 @@ def located(address: str) -> str:
 def local_root(root: str) -> Path:
     """Return the folder of a run on this machine, which its log and its server need.
 
-    Raises:
-        InputError: the root is the address of an object store.
+    Raises InputError: the root is the address of an object store.
     """
     address = located(root)
     if "://" in address:
@@ -55,11 +53,7 @@ def local_root(root: str) -> Path:
 
 
 def existing_root(root: str) -> str:
-    """Return the address of the root of a run.
-
-    Raises:
-        InputError: it is no address, and there is no such folder.
-    """
+    """Return the address of the root of a run. Raises InputError: it is no address, and there is no such folder."""
     address = located(root)
     if "://" not in address and not Path(address).is_dir():
         raise InputError(f"--root {root} is not a folder; give the root of a run, such as runs/demo after `make demo`")
@@ -69,8 +63,7 @@ def existing_root(root: str) -> str:
 def check_corpus(data: str) -> str:
     """Reject a corpus that does not exist, or whose object store does not answer, before anything is started.
 
-    Raises:
-        InputError: the corpus cannot be read.
+    Raises InputError: the corpus cannot be read.
     """
     address = located(data)
     if "://" in address:
@@ -85,8 +78,7 @@ def check_corpus(data: str) -> str:
 def configure(name: str, changes: list[str]) -> PipelineConfig:
     """Return the recipe `name` with `changes` such as `features.size_px=256`.
 
-    Raises:
-        InputError: a change refers to no setting, or has a value that the setting does not allow.
+    Raises InputError: a change refers to no setting, or has a value that the setting does not allow.
     """
     return change(recipe(name), changes)
 
@@ -94,8 +86,7 @@ def configure(name: str, changes: list[str]) -> PipelineConfig:
 def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
     """Return `config` with changes such as `features.size_px=256`.
 
-    Raises:
-        InputError: a change refers to no setting, or has no value or one that is not allowed.
+    Raises InputError: a change refers to no setting, or has no value or one that is not allowed.
     """
     values = config.values()
     for wanted in changes:
@@ -121,8 +112,7 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
 def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict[str, Any], str]:
     """Return the group that contains a setting, and the setting's name in it.
 
-    Raises:
-        InputError: there is no such setting; `where` is the prefix of the message.
+    Raises InputError: there is no such setting; `where` is the prefix of the message.
     """
     *parents, leaf = path.split(".")
     place: object = values

@@ -156,8 +156,7 @@ def read_as(world: WorldConfig) -> list[str]:
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the environment, then start the run (Prefect is imported only here: its settings come first).
 
-    Raises:
-        InputError: a requested stage is not part of the run; nothing has been written then.
+    Raises InputError: a requested stage is not part of the run; nothing has been written then.
     """
     selected(options, config)
     from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect

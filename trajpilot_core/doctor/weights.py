@@ -175,8 +175,7 @@ def format_fault(path: Path) -> str | None:
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:
     """Refuse a run that would fail later because weights are missing or wrong.
 
-    Raises:
-        InputError: lists everything that stops the run, and how to fix it.
+    Raises InputError: lists everything that stops the run, and how to fix it.
     """
     bad = [finding for finding in preflight(config, run, names) if finding.verdict == "bad"]
     if bad:

@@ -41,11 +41,7 @@ def client_of(cfg: CompletedVlm) -> Client:
 
 
 def answer_from_files(requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-    """Send nothing: answers must be collected first.
-
-    Raises:
-        InputError: a request has no answer.
-    """
+    """Send nothing: answers must be collected first. Raises InputError: a request has no answer."""
     if requests:
         raise InputError(
             f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
@@ -65,8 +61,7 @@ def hold_api_key(key: str | None) -> None:
 def api_key() -> SecretStr | None:
     """Return the key; None if there is none.
 
-    Raises:
-        InputError: it contains characters that HTTP headers do not allow; the message does not quote it.
+    Raises InputError: it contains characters that HTTP headers do not allow; the message does not quote it.
     """
     if not _held:
         return None
@@ -81,8 +76,7 @@ def api_key() -> SecretStr | None:
 def check_server(server: VlmServer, corpus: str) -> None:
     """Refuse a server on another machine, unless the settings name the corpus and a token limit; no name is resolved.
 
-    Raises:
-        InputError: the setting is not the URL of a server, or a setting is missing; names it.
+    Raises InputError: the setting is not the URL of a server, or a setting is missing; names it.
     """
     import httpx
 
@@ -127,8 +121,7 @@ class HttpClient:
         Args:
             answers: the stored answers; their tokens count towards the limit.
 
-        Raises:
-            InputError: settings or the package are missing; names them.
+        Raises InputError: settings or the package are missing; names them.
         """
         check_server(server, corpus)
         try:
@@ -157,8 +150,7 @@ class HttpClient:
 
         If one fails, those sent with it are still awaited and yielded: they may have cost money.
 
-        Raises:
-            InputError: the server refuses, keeps failing, or the limit of tokens is reached.
+        Raises InputError: the server refuses, keeps failing, or the limit of tokens is reached.
         """
         limit, parallel, fault = self._server.token_limit, self._server.parallel, None
         spent = 0 if limit is None else self._answers.tokens()
@@ -189,8 +181,7 @@ class HttpClient:
     def _answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
         """Send one request; the client retries temporary errors.
 
-        Raises:
-            InputError: the server refuses it, every try failed, or the answer is not a chat completion.
+        Raises InputError: the server refuses it, every try failed, or the answer is not a chat completion.
         """
         server, fields = self._server, dict[str, Any](body(request, frames))
         extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}  # a field of vLLM

@@ -152,8 +152,7 @@ class AnswerFolder:
     def get(self, digest: str) -> VlmReply | None:
         """Return the answer to a request; None if there is none yet.
 
-        Raises:
-            StoreError: the file is damaged, or answers another request.
+        Raises StoreError: the file is damaged, or answers another request.
         """
         path = self.path(digest)
         if not path.is_file():
@@ -178,8 +177,7 @@ class AnswerFolder:
     def tokens(self) -> int:
         """Return the tokens used by all answers in the folder, as counted by their servers.
 
-        Raises:
-            StoreError: a file is damaged, or answers another request.
+        Raises StoreError: a file is damaged, or answers another request.
         """
         replies = (self.get(path.stem) for path in self.folder.glob("??/*.json"))
         return sum((reply.tokens_in or 0) + (reply.tokens_out or 0) for reply in replies if reply is not None)

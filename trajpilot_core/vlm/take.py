@@ -51,8 +51,7 @@ def endpoints(windows: Sequence[AskedWindow]) -> list[str]:
 def first_round(asking: Asking, take: TakeToAsk) -> list[AskedUnit]:
     """Return the requests that need no other answer: whole windows, and single segments; all passed the linter.
 
-    Raises:
-        LeakError: a request reveals its own answer.
+    Raises LeakError: a request reveals its own answer.
     """
     cfg, units = asking.config, []
     scenario = asking.material.scenario_of[take.take_id]
@@ -80,8 +79,7 @@ def shown(take: TakeToAsk) -> list[AskedWindow]:
 def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str | None]) -> list[AskedUnit]:
     """Return the fills of a take whose segments were answered; `recognised`: segment -> label of the bank, or None.
 
-    Raises:
-        LeakError: a request reveals its own answer.
+    Raises LeakError: a request reveals its own answer.
     """
     cfg, units = asking.config, []
     scenario = asking.material.scenario_of[take.take_id]
@@ -116,8 +114,7 @@ def replied(
 ) -> dict[str, VlmReply]:
     """Return digest -> answer of all requests; only requests without an answer are sent, each once.
 
-    Raises:
-        InputError: the client cannot answer.
+    Raises InputError: the client cannot answer.
     """
     requests = {unit.request.digest(): unit.request for unit in units}
     missing = answers.missing(requests)

@@ -98,9 +98,8 @@ def is_stock(key: str) -> bool:
 def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
     """Load the EgoVLPv2 text encoder from a folder with its weights and the roberta-base tokenizer files.
 
-    Raises:
-        InputError: the checkpoint or the tokenizer is not in the folder.
-        CheckpointError: the checkpoint does not have the released layout.
+    Raises InputError: the checkpoint or the tokenizer is not in the folder; CheckpointError: the checkpoint does not
+    have the released layout.
     """
     from transformers import RobertaTokenizer  # loads for seconds
 

@@ -38,9 +38,7 @@ TEXT_ENCODERS: dict[str, TextEncoderSpec] = {spec.name: spec for spec in SPECS}
 def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
     """Return the spec of the encoder in the settings.
 
-    Raises:
-        NotBuiltError: no encoder has this name.
-        InputError: a plugin cannot be used.
+    Raises NotBuiltError: no encoder has this name; InputError: a plugin cannot be used.
     """
     if is_plugin(cfg.encoder):
         spec = load(cfg.encoder, GROUP, TextEncoderSpec)

@@ -51,9 +51,8 @@ class TransformerText:
 def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     """Load any transformers text model from safetensors in a folder.
 
-    Raises:
-        InputError: no folder is set, or the embedding is unknown.
-        CheckpointError: the files of the folder have another format, are damaged, or would run code.
+    Raises InputError: no folder is set, or the embedding is unknown; CheckpointError: the files of the folder have
+    another format, are damaged, or would run code.
     """
     if cfg.embedding not in POOLS:
         raise InputError(f"text_bank.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")

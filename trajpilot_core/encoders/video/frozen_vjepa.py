@@ -57,8 +57,7 @@ class FrozenVjepa:
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB.
 
-        Raises:
-            torch.OutOfMemoryError: the clips do not fit into memory.
+        Raises torch.OutOfMemoryError: the clips do not fit into memory.
         """
         device = next(self.network.parameters()).device
         with torch.inference_mode():

@@ -51,9 +51,7 @@ VIDEO_ENCODERS: dict[str, VideoEncoderSpec] = {model: spec for spec in (VJEPA, T
 def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
     """Return the spec of the encoder in the settings.
 
-    Raises:
-        NotBuiltError: no encoder has this model.
-        InputError: a plugin cannot be used.
+    Raises NotBuiltError: no encoder has this model; InputError: a plugin cannot be used.
     """
     if is_plugin(cfg.model):
         return load(cfg.model, GROUP, VideoEncoderSpec)
@@ -70,9 +68,8 @@ def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoE
         device: device of the encoder.
         scratch: private folder, for an encoder that generates its weights.
 
-    Raises:
-        CheckpointError: a required checkpoint is not set, or cannot be used.
-        NotBuiltError: there is no such encoder.
+    Raises CheckpointError: a required checkpoint is not set, or cannot be used; NotBuiltError: there is no such
+    encoder.
     """
     return video_encoder_spec(cfg).load(cfg, device, scratch)
 
