@@ -31,13 +31,8 @@ KEEP_E = ("ties",)
 """Words that lose their s and nothing else, against the rule for words in -ies."""
 
 
-def annotations_of(world: World, take: TakeTruth, captions: Captions | None = None) -> list[Json]:
-    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one.
-
-    Args:
-        captions: what is said of a step; None: a paraphrase of its label.
-    """
-    captions = captions or label_caption
+def annotations_of(world: World, take: TakeTruth, captions: Captions) -> list[Json]:
+    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one."""
     config = world.config
     rng = stream(config, "annotators", take.index)
     pool = [f"{int(x):04d}" for x in stream(config, "annotator names").integers(1000, 9999, 12)]

@@ -17,7 +17,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.faults import TAKE_FAULTS, Json
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles
-from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
+from trajpilot_core.simworld.layouts.metadata import release_files, take_files
 from trajpilot_core.simworld.world.truth import BASES, CHANNELS, LOOKS, SegmentTruth, TakeTruth, World, stream
 
 ShotOutcome = Literal["made", "missed", "ambiguous", "none"]
@@ -26,7 +26,6 @@ MOVE, PREPARE, SHOT, RESULT = range(4)
 YAW = 3
 """Channel of the yaw; that of the pitch follows."""
 DRILLS = ((6001, "Mikan Layup"), (6002, "Reverse Layup"), (6003, "Mid-Range Jump Shooting"))
-PARENT = (6000, "Basketball")
 AMBIGUOUS_SHARE, OWN_SHARE, OTHER_SHARE = 0.12, 0.2, 0.3
 """Outcomes that name both kinds of evidence; shots without a next outcome that state it themselves; misses that another
 player rebounds."""
@@ -137,12 +136,11 @@ def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> 
 def rest(world: World) -> NamedFiles:
     """Yield captures, metadata and the descriptions of the drills; of the labels of the world nothing is said here."""
 
-    def facts(world: World, take: TakeTruth) -> Json:
-        """Return the fields of takes.json that make a take a basketball drill."""
+    def facts(take: TakeTruth) -> Json:
         number, name = DRILLS[take.task % len(DRILLS)]
-        return {"task_id": number, "task_name": name, "parent_task_id": PARENT[0], "parent_task_name": PARENT[1]}
+        return {"task_id": number, "task_name": name, "parent_task_id": 6000, "parent_task_name": "Basketball"}
 
-    return release_files(world, Tree(captions=caption, facts=facts, has_paraphrases=False))
+    return release_files(world, caption, facts)
 
 
 OF_USED_DESCRIPTIONS = ("time_beyond", "time_at_end", "times_equal", "text_empty")

@@ -20,7 +20,7 @@ from trajpilot_core.simworld.layouts.base import (
     rank_of,
     spans_of,
 )
-from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
+from trajpilot_core.simworld.layouts.metadata import release_files, take_files
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
 FIRST_UNIQUE_ID = 800
@@ -110,7 +110,7 @@ def annotation(world: World, take: TakeTruth) -> Json:
 
 def rest(world: World) -> NamedFiles:
     """Yield captures, metadata, atomic descriptions and keysteps, each with the whole taxonomy and vocabulary."""
-    yield from release_files(world, Tree(benchmark="keystep"))
+    yield from release_files(world, benchmark="keystep")
     for split in ("train", "val"):
         takes = [t for t in world.takes if annotated_in(t, split) and t.fault != "unlabelled"]
         document = {
