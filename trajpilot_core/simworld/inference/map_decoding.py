@@ -195,9 +195,11 @@ def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, 
             arrived = leave(layers[-1].message, moves)
         weight = problem.weight(window, m)
         score = np.einsum("ntpg,ntpag->ntpa", arrived * problem.rest[m][window], weight)
-        bound = rounded(sums_by_class(score.reshape(len(window), classes_TPA.size), classes_TPA.ravel()))
+        exact = sums_by_class(score.reshape(len(window), classes_TPA.size), classes_TPA.ravel())
+        mantissa, exponent = np.frexp(exact)  # rounded, so that no rounding error decides between ties
+        bound = np.ldexp(mantissa.round(DIGITS), exponent)
         row, chosen = np.nonzero(bound > known[window, None] * (1 + ROUNDING))
-        kept = widest_rows(window[row], bound[row, chosen], width, left)
+        kept = _widest_rows(window[row], bound[row, chosen], width, left)
         row, chosen = row[kept], chosen[kept]
         is_chosen = (classes_TPA == chosen[:, None, None, None]).astype(np.float64)
         message = arrived[row] * np.einsum("ntpag,ntpa->ntpg", weight[row], is_chosen)
@@ -206,19 +208,9 @@ def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, 
     return *trace(layers, len(known)), left
 
 
-def rounded(bound: Array) -> Array:
-    """Round bounds of any shape to `DIGITS` binary-scaled decimals, so that no rounding error decides between ties."""
-    mantissa, exponent = np.frexp(bound)
-    return np.asarray(np.ldexp(mantissa.round(DIGITS), exponent))
-
-
-def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
-    """Return, rising, the rows with the `width` highest bounds of every window, ties to the earlier row.
-
-    Args:
-        windows: (N,) window of every row.
-        left: (W,), learns the highest bound left out.
-    """
+def _widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
+    """Return, rising, the rows (N,) with the `width` highest bounds of every window, ties to the earlier row; `left`
+    (W,) learns the highest bound left out."""
     order = np.lexsort((-bound, windows))
     window = windows[order]
     is_kept = np.arange(len(window)) - np.searchsorted(window, window) < width

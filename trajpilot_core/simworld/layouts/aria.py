@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.motion import HeadMotion, head_poses
-from trajpilot_core.simworld.world.render import focal_px
+from trajpilot_core.simworld.world.render import camera_matrix
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
 
 RGB_FROM_UPRIGHT = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
@@ -99,8 +99,8 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
     The projection is a pinhole (`Linear`: fx, fy, cx, cy of the written video), which is how the frames are drawn.
     """
     capture, size = world.captures[take.capture], world.config.size_px
-    focal, centre = round(focal_px(size, world.config.view_deg), 9), (size - 1) / 2
-    what, params = "fx, fy, cx, cy of the written video", [focal, focal, centre, centre]
+    focal, _, centre = camera_matrix(size, world.config.view_deg)[0].tolist()
+    what, params = "fx, fy, cx, cy of the written video", [round(focal, 9), round(focal, 9), centre, centre]
     x, y, z, w = (round(float(v), 15) for v in ROTATION_DEVICE_RGB.as_quat())
     cameras = [
         {

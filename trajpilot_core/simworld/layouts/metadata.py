@@ -13,7 +13,6 @@ from trajpilot_core.simworld.layouts.aria import timesync_csv
 from trajpilot_core.simworld.layouts.base import NamedFiles, as_json, shuffled
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
-
 PARAPHRASE_TABLE = "annotations/paraphrases.csv"
 """Path of the paraphrase groups, relative to the corpus root."""
 DESCRIPTIONS = "annotations/atomic_descriptions_val.json"

@@ -103,14 +103,9 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
     cv2.copyTo(warped, mask, image[top:bottom, left:right])
 
 
-def focal_px(size_px: int, view_deg: float) -> float:
-    """Return the focal length in pixels of a square pinhole image."""
-    return float(size_px / 2 / np.tan(np.deg2rad(view_deg) / 2))
-
-
 def camera_matrix(size_px: int, view_deg: float) -> Array:
     """Return the (3, 3) intrinsic matrix of the upright square video, pixels."""
-    focal, centre = focal_px(size_px, view_deg), (size_px - 1) / 2
+    focal, centre = size_px / 2 / np.tan(np.deg2rad(view_deg) / 2), (size_px - 1) / 2
     return np.array([[focal, 0.0, centre], [0.0, focal, centre], [0.0, 0.0, 1.0]])
 
 
