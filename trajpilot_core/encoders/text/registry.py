@@ -2,7 +2,7 @@
 
 from schemas.config import TextConfig
 from schemas.places import is_plugin
-from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, model_folder, weights_file
+from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, weights_file
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import TEXT_ENCODERS as GROUP
 from trajpilot_core.plugins import load, refuse_clash
@@ -17,7 +17,7 @@ def _load_bag_of_words(cfg: TextConfig, device: str) -> TextEncoder:
 def _load_egovlp(cfg: TextConfig, device: str) -> TextEncoder:
     from trajpilot_core.encoders.text.egovlp import load_egovlp
 
-    return load_egovlp(model_folder(cfg), cfg, device)
+    return load_egovlp(cfg, device)
 
 
 def _load_transformers(cfg: TextConfig, device: str) -> TextEncoder:

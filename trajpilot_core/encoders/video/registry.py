@@ -18,18 +18,12 @@ HALF_BYTES = 2
 
 def _load_vjepa(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.frozen_vjepa import load_vjepa
-
-    return load_vjepa(cfg, device)
-
-
-def _load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.tiny import load_tiny
 
-    return load_tiny(cfg, device, scratch)
+    return load_tiny(cfg, device, scratch) if cfg.model in TINY.models else load_vjepa(cfg, device)
 
 
-def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
-    """Return the fault of a file of V-JEPA's weights by its name or size, and its remedy."""
+def _vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     model = VJEPA_FILES.get(path.name, cfg.model)
     if model != cfg.model:
         return f"weights of {model}", f"set features.model={model}"
@@ -39,10 +33,10 @@ def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     return None
 
 
-TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_tiny, has_weights=False, n_threads=1)
+TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_vjepa, has_weights=False, n_threads=1)
 """Encoder of the demo; one thread, because decoders need the other cores."""
 VJEPA = VideoEncoderSpec(
-    "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=vjepa_fault
+    "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=_vjepa_fault
 )
 VIDEO_ENCODERS: dict[str, VideoEncoderSpec] = {model: spec for spec in (VJEPA, TINY) for model in spec.models}
 """FeatureConfig.model -> its encoder."""
@@ -61,12 +55,7 @@ def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
 
 
 def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
-    """Return the encoder in the settings.
-
-    Args:
-        cfg: settings of the stage `features`.
-        device: device of the encoder.
-        scratch: private folder, for an encoder that generates its weights.
+    """Return the encoder in the settings; `scratch`: private folder, for an encoder that generates its weights.
 
     Raises CheckpointError: a required checkpoint is not set, or cannot be used; NotBuiltError: there is no such
     encoder.

@@ -22,9 +22,8 @@ LONGEST_FAULT = 1_500
 """Characters of torch's message that are quoted."""
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Parts of a training checkpoint, in order of preference: the averaged weights before the trained ones."""
-PREFIXES = ("module.", "backbone.")
+WRAPPERS = r"^(module\.|backbone\.)+"
 """Prefixes from the wrappers of distributed training."""
-WRAPPERS = rf"^({'|'.join(map(re.escape, PREFIXES))})+"
 TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
 """Parameter that identifies the layout of transformers."""
 
