@@ -34,12 +34,7 @@ def needs_server(arguments: list[str]) -> bool:
 
 
 def missing_server(url: str | None, login: str | None) -> str | None:
-    """Return in one sentence why a deployment cannot be run and what to do; None if it can.
-
-    Args:
-        url: API address that Prefect uses; None if none is set.
-        login: `Authorization` header; never repeated in the message.
-    """
+    """Return in one sentence why a deployment cannot be run and what to do; None if it can. It has no login in it."""
     from deployments.embedded import require_server
 
     try:

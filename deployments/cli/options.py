@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from deployments.recipes import RECIPES, recipe
+from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
 from trajpilot_core.engine.planning.staleness import flat
@@ -40,10 +40,7 @@ def located(address: str) -> str:
 
 
 def local_root(root: str) -> Path:
-    """Return the folder of a run on this machine, which its log and its server need.
-
-    Raises InputError: the root is the address of an object store.
-    """
+    """Return the folder of a run, which its log and server need. Raises InputError: the root is in an object store."""
     address = located(root)
     if "://" in address:
         raise InputError(
@@ -61,10 +58,7 @@ def existing_root(root: str) -> str:
 
 
 def check_corpus(data: str) -> str:
-    """Reject a corpus that does not exist, or whose object store does not answer, before anything is started.
-
-    Raises InputError: the corpus cannot be read.
-    """
+    """Reject a corpus that does not exist or does not answer before anything is started. Raises InputError."""
     address = located(data)
     if "://" in address:
         from trajpilot_core.store.corpus_files import open_corpus
@@ -75,24 +69,20 @@ def check_corpus(data: str) -> str:
     return address
 
 
-def configure(name: str, changes: list[str]) -> PipelineConfig:
-    """Return the recipe `name` with `changes` such as `features.size_px=256`.
-
-    Raises InputError: a change refers to no setting, or has a value that the setting does not allow.
-    """
-    return change(recipe(name), changes)
-
-
 def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
-    """Return `config` with changes such as `features.size_px=256`.
-
-    Raises InputError: a change refers to no setting, or has no value or one that is not allowed.
-    """
+    """Return `config` with changes such as `features.size_px=256`. Raises InputError: one is not allowed."""
     values = config.values()
     for wanted in changes:
         path, equals, text = wanted.partition("=")
         where = f"--set {shortened(wanted)}"
-        place, leaf = located_setting(values, path, where)
+        *parents, leaf = path.split(".")
+        place: Any = values
+        for parent in parents:
+            place = place.get(parent) if isinstance(place, dict) else None
+        if not isinstance(place, dict) or leaf not in place:
+            matches = get_close_matches(path, flat(values), cutoff=SUGGESTED_FROM)
+            hint = f"did you mean {' or '.join(matches)}?" if matches else "`trajpilot config` lists all"
+            raise InputError(f"{where}: no such setting; {hint}")
         if not equals:
             raise InputError(f"{where}: no value given; write --set {path}=VALUE")
         try:
@@ -107,22 +97,6 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
     for path, value in flat(changed.values()).items():
         check_value(value, path)  # the text "inf" becomes a number only in validation
     return changed
-
-
-def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict[str, Any], str]:
-    """Return the group that contains a setting, and the setting's name in it.
-
-    Raises InputError: there is no such setting; `where` is the prefix of the message.
-    """
-    *parents, leaf = path.split(".")
-    place: object = values
-    for parent in parents:
-        place = place.get(parent) if isinstance(place, dict) else None
-    if not isinstance(place, dict) or leaf not in place:
-        matches = get_close_matches(path, flat(values), cutoff=SUGGESTED_FROM)
-        hint = f"did you mean {' or '.join(matches)}?" if matches else "`trajpilot config` lists all"
-        raise InputError(f"{where}: no such setting; {hint}")
-    return place, leaf
 
 
 def explain(error: ValidationError) -> str:
