@@ -42,13 +42,15 @@ def describe(labels: Sequence[str], cfg: TextConfig) -> dict[str, tuple[str, ...
     sentences: dict[str, tuple[str, ...]] = {}
     for label in labels:
         entry = known.get(label) if isinstance(known, dict) else None
-        sides = {side: entry.get(side) if isinstance(entry, dict) else None for side in TEMPLATES}
-        for listed in sides.values():
+        written: list[str] = []
+        for side in TEMPLATES:
+            listed = entry.get(side) if isinstance(entry, dict) else None
             if not isinstance(listed, list) or len(listed) != SENTENCES or not all(isinstance(x, str) for x in listed):
                 raise InputError(
                     f"{path} has no sentences for {label!r}; it needs {shape}, for every label of the corpus"
                 )
-        sentences[label] = tuple(f"{side} {text}" for side, listed in sides.items() for text in listed)
+            written += [f"{side} {text}" for text in listed]
+        sentences[label] = tuple(written)
     return sentences
 
 

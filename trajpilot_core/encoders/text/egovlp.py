@@ -112,10 +112,7 @@ def load_egovlp(cfg: TextConfig, device: str) -> TransformerText:
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:
-    """Build roberta-base, as wide as the weights, from the `text_model.` weights: all 197 of them, and no others.
-
-    Raises CheckpointError: keys are missing or unknown.
-    """
+    """Build roberta-base, as wide as the weights, of 197 `text_model.` weights. Raises CheckpointError: others."""
     from transformers import RobertaConfig, RobertaModel
 
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}

@@ -49,20 +49,11 @@ class FrozenVjepa:
         """Numbers per clip: D, or D per token."""
         return SIZES[self.config.model].width * self.tokens
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Arithmetic of the network."""
-        return next(self.network.parameters()).dtype
-
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
-        """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB.
-
-        Raises torch.OutOfMemoryError: the clips do not fit into memory.
-        """
+        """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB. Raises torch.OutOfMemoryError."""
         device = next(self.network.parameters()).device
         with torch.inference_mode():
-            clip = normalised(torch.from_numpy(frames).to(device))
-            tokens, read = self.tokens_and_levels(clip.to(self.dtype))
+            tokens, read = self.tokens_and_levels(torch.from_numpy(frames).to(device))
             vectors = pooled(tokens, self.config)
             if self.ahead is not None:
                 vectors = torch.cat([vectors, predicted(self.ahead, read, self.config)], dim=1)
@@ -77,7 +68,7 @@ class FrozenVjepa:
             ahead_B: long, which tubelet after the last one seen is predicted for each clip; None: none.
         """
         with torch.no_grad(), torch.autocast(frames_BTHWC.device.type, enabled=False):  # also in a training loop
-            tokens, read = self.tokens_and_levels(normalised(frames_BTHWC).to(self.dtype))
+            tokens, read = self.tokens_and_levels(frames_BTHWC)
             if self.ahead is None or ahead_B is None:
                 return tokens
             grid = self.config.size_px // PATCH_PX
@@ -85,11 +76,9 @@ class FrozenVjepa:
             places = first_B[:, None] + torch.arange(grid**2, device=tokens.device)
             return torch.cat([tokens, last_level(self.ahead, read, places, grid).to(tokens.dtype)], dim=1)
 
-    def tokens_and_levels(self, clip_BCTHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens (B, N, D) of normalised clips, and the input of the predictor.
-
-        The latter has the same tokens, or all levels, (B, N, L D), of which the tokens are the last.
-        """
+    def tokens_and_levels(self, frames_BTHWC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tokens (B, N, D) of clips, and what the predictor reads: the same, or all levels, (B, N, L D)."""
+        clip_BCTHW = normalised(frames_BTHWC).to(next(self.network.parameters()).dtype)
         if self.ahead is None or self.ahead.shape.levels == 1:
             tokens = self.network(clip_BCTHW)
             return tokens, tokens
@@ -98,12 +87,7 @@ class FrozenVjepa:
 
 
 def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid: int) -> Tensor:
-    """Return (B, M, D): predictions of the encoder's last level, which is its output, at (B, M) places.
-
-    Args:
-        ahead: the predictor.
-        read_BNL: its input, (B, N, L D).
-    """
+    """Return (B, M, D): the encoder's last level, its output, as predicted from (B, N, L D) at (B, M) places."""
     predicted: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
     return predicted
 

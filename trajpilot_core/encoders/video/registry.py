@@ -43,10 +43,7 @@ VIDEO_ENCODERS: dict[str, VideoEncoderSpec] = {model: spec for spec in (VJEPA, T
 
 
 def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
-    """Return the spec of the encoder in the settings.
-
-    Raises NotBuiltError: no encoder has this model; InputError: a plugin cannot be used.
-    """
+    """Return the spec of an encoder. Raises NotBuiltError: there is none; InputError: a plugin cannot be used."""
     if is_plugin(cfg.model):
         return load(cfg.model, GROUP, VideoEncoderSpec)
     if cfg.model not in VIDEO_ENCODERS:
@@ -55,11 +52,7 @@ def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
 
 
 def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
-    """Return the encoder in the settings; `scratch`: private folder, for an encoder that generates its weights.
-
-    Raises CheckpointError: a required checkpoint is not set, or cannot be used; NotBuiltError: there is no such
-    encoder.
-    """
+    """Return the encoder; it may write weights to `scratch`. Raises CheckpointError or NotBuiltError: there is none."""
     return video_encoder_spec(cfg).load(cfg, device, scratch)
 
 

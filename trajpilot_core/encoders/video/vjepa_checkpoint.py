@@ -52,12 +52,9 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
 def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str) -> M:
     """Return a model with all weights of a released file, and no others, in eval mode, float32.
 
-    Args:
-        build: builds the model; its initial weights take no memory.
-        state: the weights.
-        fault: message, with a remedy, if the weights do not fit.
+    The initial weights of the model that `build` returns take no memory.
 
-    Raises CheckpointError: the weights do not fit.
+    Raises CheckpointError, with the message `fault`: the weights do not fit.
     """
     with torch.device("meta"):
         model = build()

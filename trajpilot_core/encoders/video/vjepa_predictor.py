@@ -113,8 +113,7 @@ class VjepaPredictor(nn.Module):
 def load_predictor(path: str, model: str, *, interpolate_rope: bool = True) -> VjepaPredictor:
     """Build the predictor in the released file of an encoder, in eval mode, float32; names identify its release.
 
-    Raises:
-        CheckpointError: the file or the predictor is missing, has another size, or predicts tokens of another encoder.
+    Raises CheckpointError: it is missing, has another size, or predicts tokens of another encoder.
     """
     state = predictor_state(path)
     release: Release = "2.1" if "predictor_proj_context.weight" in state else "2.0"
