@@ -46,11 +46,7 @@ class HealthFinding:
 
 
 def check_packages(declared: Sequence[str] | None = None) -> HealthFinding:
-    """Compare the installed packages with the declared ones.
-
-    Args:
-        declared: requirements such as `numpy>=2.0`; None: those of the installed project.
-    """
+    """Compare the installed packages with the declared ones, such as `numpy>=2.0`; None: those of this project."""
     requirements = map(Requirement, declared or metadata.requires(PROJECT) or [])
     needed = [row for row in requirements if row.marker is None or row.marker.evaluate({"extra": ""})]
     wrong = []
@@ -68,11 +64,7 @@ def check_packages(declared: Sequence[str] | None = None) -> HealthFinding:
 
 
 def check_device(device: str) -> HealthFinding:
-    """Check for a GPU that torch can use.
-
-    Args:
-        device: auto, cpu, cuda or cuda:<number>, as for a run.
-    """
+    """Check for a GPU that torch can use; `device` is that of a run."""
     build = "absent" if importlib.util.find_spec("torch") is None else metadata.version("torch")
     listed = gpus()
     known = f"torch {build}; {'; '.join(listed) or 'no driver'}"
@@ -100,12 +92,9 @@ def gpus() -> list[str]:
 
 
 def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> list[HealthFinding]:
-    """Compare the memory, GPU memory and disk space of the last run of each stage with this machine; stops no run.
+    """Compare what the last run of each stage used, scaled, with this machine; None: it never ran. Stops no run.
 
-    Args:
-        needs: stage -> what it last used, scaled; None: it never ran below the root.
-        device: as for a run; the total memory of the GPU is compared.
-        root: folder or address; the free space of an object store is unknown.
+    Of a GPU the total memory is compared; the free space of an object store is unknown.
     """
     ran = {name: of_stage for name, of_stage in needs.items() if of_stage is not None}
     unknown = f"first run: unknown{f' for {len(needs) - len(ran)} of {len(needs)}' if ran else ''}"

@@ -173,10 +173,7 @@ def format_fault(path: Path) -> str | None:
 
 
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:
-    """Refuse a run that would fail later because weights are missing or wrong.
-
-    Raises InputError: lists everything that stops the run, and how to fix it.
-    """
+    """Refuse a run that would fail later for its weights. Raises InputError: lists what stops it, and how to fix it."""
     bad = [finding for finding in preflight(config, run, names) if finding.verdict == "bad"]
     if bad:
         faults = "; ".join(

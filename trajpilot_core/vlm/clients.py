@@ -116,10 +116,7 @@ class HttpClient:
     """Sends requests to one server; proxies of the environment are ignored and redirections are not followed."""
 
     def __init__(self, server: VlmServer, corpus: str, answers: AnswerFolder) -> None:
-        """Refuse a server that requests must not be sent to.
-
-        Args:
-            answers: the stored answers; their tokens count towards the limit.
+        """Refuse a server that requests must not be sent to; tokens of the stored `answers` count towards its limit.
 
         Raises InputError: settings or the package are missing; names them.
         """
@@ -134,7 +131,6 @@ class HttpClient:
             ) from error
         self._openai: ModuleType = openai
         self._server, self._answers, self._key = server, answers, api_key()
-        self._http = httpx.Client(trust_env=False, follow_redirects=False)
         self._client = self._openai.OpenAI(
             base_url=server.url,
             api_key=self._key.get_secret_value() if self._key else "none",
@@ -142,7 +138,7 @@ class HttpClient:
             project=None,
             timeout=server.timeout_s,
             max_retries=server.tries - 1,
-            http_client=self._http,
+            http_client=httpx.Client(trust_env=False, follow_redirects=False),
         )
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
@@ -179,10 +175,7 @@ class HttpClient:
                     raise fault
 
     def _answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
-        """Send one request; the client retries temporary errors.
-
-        Raises InputError: the server refuses it, every try failed, or the answer is not a chat completion.
-        """
+        """Send one request; the client retries temporary errors. Raises InputError: refused, or every try failed."""
         server, fields = self._server, dict[str, Any](body(request, frames))
         extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}  # a field of vLLM
         try:

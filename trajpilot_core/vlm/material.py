@@ -119,12 +119,9 @@ def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:
 
 
 def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[str, list[AskedWindow]]:
-    """Return take -> its test windows that requests are made for, in order of their ids.
+    """Return take -> its test windows that requests are made for, in order of their ids: `subset`, or all.
 
     Only windows whose segments all have features and motion count, as for every other row.
-
-    Args:
-        per_horizon: number of windows of each horizon, the first by sha256 of seed and id; None: all.
     """
     usable = set.intersection(
         *(set(inputs.table(name, ["segment_id"])["segment_id"].to_pylist()) for name in ("features", "motions"))
@@ -180,12 +177,7 @@ def take_frames(
     data_root: str,
     scratch: Path,
 ) -> TakeFrames:
-    """Decode the frames of segments of one take in a child process.
-
-    Args:
-        video: video of the take, relative to the data root.
-        segments: id, start and end in seconds.
-    """
+    """Decode the frames of segments (id, start and end in seconds) of one take's video in a child process."""
     job = {
         "kind": "clips",
         "video": video,
