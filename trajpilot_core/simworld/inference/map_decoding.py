@@ -111,13 +111,10 @@ class Prefixes(NamedTuple):
 def best_sequences(
     graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes, classes: Codes
 ) -> Sequences:
-    """Decode jointly the classes of the steps at `columns` (M,) of every window, rising.
+    """Decode jointly the classes of the steps at `columns` (M,) of every window, rising; one that occurs twice gets one
+    class. `classes` (V,) of the labels count from 0 on without a gap.
 
     Searches with the first of `WIDTHS`, and what that did not settle with the next one.
-
-    Args:
-        columns: a column that occurs twice gets one class.
-        classes: (V,) class of every label, from 0 on without a gap.
     """
     distinct, column = np.unique(columns, return_inverse=True)
     problem = problem_of(graph, evidence, seen, messages, distinct.tolist(), classes)
@@ -154,11 +151,8 @@ def problem_of(
 
 
 def largest_before(weight_WTPAG: Array, moves: Sequence[Move], classes_TPA: Codes) -> Array:
-    """Return (W, T, P, G): the most that one class of a step can have, seen from every state of the step before.
-
-    Args:
-        weight_WTPAG: weight of every label of the step, with the most that any continuation after it can have.
-    """
+    """Return (W, T, P, G): the most that one class of a step can have, seen from every state of the step before; the
+    weight of a label includes the most that any continuation after it can have."""
     arrived = [move.weight[..., None, :] * np.roll(weight_WTPAG, -move.by, axis=2) for move in moves]
     # From a state, K moves and A alternatives lead to K x A labels, some of them of one class.
     by_label = np.concatenate([np.broadcast_to(part, weight_WTPAG.shape) for part in arrived], axis=3)

@@ -4,7 +4,6 @@ Conventions (Project Aria documentation): device frame = left SLAM camera, x dow
 same way round, turned against it by 39.4 degrees; quaternions x, y, z, w in the trajectory, w first in the calibration.
 """
 
-import io
 import json
 
 import numpy as np
@@ -135,12 +134,8 @@ def timesync_csv(world: World, capture: CaptureTruth) -> str:
     late, frame0 = int(rng.integers(2, 8)), int(rng.integers(0, 400))
     rgb, slam = f"{capture.camera}_214-1", f"{capture.camera}_1201-1"
     clock = frame_clock_ns(world, capture, np.arange(capture.rows))
-    text = io.StringIO()
-    text.write(
-        f"cam01_pts,cam01_frame_number,{slam}_capture_timestamp_ns,"
-        f"{rgb}_pts,{rgb}_frame_number,{rgb}_capture_timestamp_ns\n"
-    )
+    head = f"cam01_pts,cam01_frame_number,{slam}_capture_timestamp_ns"
+    rows = [f"{head},{rgb}_pts,{rgb}_frame_number,{rgb}_capture_timestamp_ns\n"]
     for k, ns in enumerate(clock.tolist()):
-        side = "" if k < late else str(ns + 11_000_000)
-        text.write(f"{k * 1001},{k},{side},{k},{frame0 + k},{ns}\n")
-    return text.getvalue()
+        rows.append(f"{k * 1001},{k},{'' if k < late else ns + 11_000_000},{k},{frame0 + k},{ns}\n")
+    return "".join(rows)

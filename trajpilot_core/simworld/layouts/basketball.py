@@ -61,7 +61,7 @@ class ShotAttempt:
 
 
 def role_of(world: World, label: int) -> int:
-    """Return the role of a step."""
+    """Return the role of a step of this label."""
     return world.labels[label].position % 4
 
 
@@ -120,16 +120,15 @@ def released(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tu
 
 def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
     """Return an annotator's sentence about step number i, and its subject."""
-    shots, label = shots_of(world, take), take.segments[i].label
+    shots, role = shots_of(world, take), role_of(world, take.segments[i].label)
     pick = int(rng.integers(4))
     if i in shots:
         return (OWN if shots[i].evidence == "own" else SHOTS[pick]), "C"
     shot = shots.get(i - 1)
-    if role_of(world, label) == RESULT and shot is not None:
+    if role == RESULT and shot is not None:
         missed = OTHER if shot.subject == "O" else MISSED[pick]
-        sentence = {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed)
-        return sentence, shot.subject
-    texts = BEFORE[MOVE if role_of(world, label) == RESULT else role_of(world, label)]
+        return {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed), shot.subject
+    texts = BEFORE[MOVE if role == RESULT else role]
     return texts[pick % len(texts)], "C"
 
 

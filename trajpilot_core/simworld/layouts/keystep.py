@@ -23,7 +23,6 @@ from trajpilot_core.simworld.layouts.base import (
 from trajpilot_core.simworld.layouts.metadata import release_files, take_files
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
-FIRST_UNIQUE_ID = 800
 DECIMALS = 5
 TOUCH_DECIMALS = 3
 """A segment starts at the end of the one before, rounded to this."""
@@ -31,9 +30,8 @@ TOUCH_DECIMALS = 3
 
 def unique_ids(world: World) -> dict[str, int]:
     """Return step name -> `step_unique_id`, one for all scenarios."""
-    return {
-        name: FIRST_UNIQUE_ID + 3 * i for i, name in enumerate(sorted({step_name(label) for label in world.labels}))
-    }
+    names = sorted({step_name(label) for label in world.labels})
+    return {name: 800 + 3 * i for i, name in enumerate(names)}
 
 
 def label_ids(world: World) -> list[str]:

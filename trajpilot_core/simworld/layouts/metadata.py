@@ -119,7 +119,7 @@ def release_files(
                 "university_name": "simulated",
             }
         )
-    records = [faults.break_record(take, take_record(world, take) | facts(take)) for take in shuffled(world)]
+    records = (faults.break_record(take, take_record(world, take) | facts(take)) for take in shuffled(world))
     listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
     splits = {
         "take_uid_to_split": dict(listed),

@@ -77,12 +77,8 @@ def clip_near(corners: Array) -> Array:
 
 
 def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> None:
-    """Draw `texture` (h, w, 3) onto `image` (S, S, 3) in place.
-
-    Args:
-        corners: (4, 3) of the texture in camera coordinates (x right, y down, z ahead), metres.
-        camera: (3, 3) intrinsic matrix in pixels.
-    """
+    """Draw `texture` (h, w, 3) onto `image` (S, S, 3) in place; its `corners` (4, 3) are in camera coordinates, metres
+    (x right, y down, z ahead), and the intrinsic matrix (3, 3) in pixels."""
     visible = corners if corners[:, 2].min() >= NEAR_M else clip_near(corners)
     if len(visible) < 3:
         return
@@ -145,15 +141,11 @@ def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> 
 def write_video(
     path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: int, ticks: Iterable[int] | None = None
 ) -> int:
-    """Encode upright RGB frames (S, S, 3) as H.264 (B-frames, 4:2:0) in mp4.
+    """Encode upright RGB frames (S, S, 3) as H.264 (B-frames, 4:2:0) in mp4; return their number.
 
     Args:
-        path: file to write; the caller renames it into place.
         crf: constant rate factor (mpeg4: fixed quantiser in its place).
         ticks: presentation time of every frame in 1 / (512 * fps) s; None: evenly spaced.
-
-    Returns:
-        The number of frames written.
     """
     with av.open(str(path), "w", format="mp4", options={"fflags": "+bitexact", "movflags": "+faststart"}) as container:
         stream, count = None, 0
