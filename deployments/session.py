@@ -24,12 +24,8 @@ from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as in shells, and after SIGTERM."""
 SWALLOWED_S = 10.0
 """Time that a run has to end after Ctrl-C or SIGTERM, before it is ended."""
-NO_SERVER = 2
-"""Exit status of a run whose server exited, as for every error that the user can act on."""
 
 
 @contextmanager
@@ -62,7 +58,7 @@ def _end_without_server(message: str) -> NoReturn:
     LOG.error("%s", message)
     sys.stderr.write(f"error: {message}\n")
     sys.stderr.flush()
-    os._exit(NO_SERVER)
+    os._exit(2)  # as for every error that the user can act on
 
 
 @contextmanager
@@ -109,7 +105,7 @@ def interruptible() -> Iterator[None]:
     def leave() -> None:
         sys.stderr.write("interrupted: finished work is kept; repeat the same command to continue\n")
         sys.stderr.flush()
-        os._exit(INTERRUPTED)
+        os._exit(130)  # as in shells after Ctrl-C
 
     def watch() -> None:
         received.wait()

@@ -24,8 +24,6 @@ From = Annotated[str | None, typer.Option("--from", help="Run this stage and all
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes in parallel.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
-SUGGESTED_FROM = 0.7
-"""Similarity from which a name is suggested for another."""
 
 
 def located(address: str) -> str:
@@ -80,7 +78,7 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
         for parent in parents:
             place = place.get(parent) if isinstance(place, dict) else None
         if not isinstance(place, dict) or leaf not in place:
-            matches = get_close_matches(path, flat(values), cutoff=SUGGESTED_FROM)
+            matches = get_close_matches(path, flat(values), cutoff=0.7)
             hint = f"did you mean {' or '.join(matches)}?" if matches else "`trajpilot config` lists all"
             raise InputError(f"{where}: no such setting; {hint}")
         if not equals:

@@ -18,8 +18,6 @@ from trajpilot_core.corpora.released import NPZ_KEY, ReleasedFeatures
 from trajpilot_core.encoders.video.base import SegmentVector
 from trajpilot_core.errors import TakeFault
 
-LONGEST_FAULT = 160
-"""Characters of torch's message that are quoted."""
 LARGEST = 1 << 30
 """Most bytes of an array in a compressed file: 30 hours of rows 2,304 wide."""
 REFUSED = (
@@ -47,7 +45,7 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
     try:
         loaded = _loaded(content, path)
     except REFUSED as error:
-        message = str(error).splitlines()[0][:LONGEST_FAULT] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
         raise malformed(f"refused: {message}", path) from error
     if not isinstance(loaded, torch.Tensor):
         raise malformed(f"contains a {type(loaded).__name__}, expected one tensor", path)

@@ -162,8 +162,9 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     world = known_world(config)
     take = world.takes[index]
     if take.fault not in faults.WITHOUT_FILES:
-        damage = faults.FILE_DAMAGE.get(take.fault or "", lambda content: content)
-        content = damage(take_files(world, take, folder / WORK / "tmp"))
+        content = take_files(world, take, folder / WORK / "tmp")
+        if take.fault in faults.FILE_DAMAGE:
+            content = faults.FILE_DAMAGE[take.fault](content)
         for name, data in (*layout_of(config.layout).take_files(world, take, content), *released_files(world, take)):
             put(folder, name, data)
     put(folder, MARKER.format(index), b"")

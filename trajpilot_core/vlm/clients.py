@@ -24,8 +24,6 @@ from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.payload import AnswerFolder, body, reply_of
 
 VARIABLE = "TRAJPILOT_VLM_API_KEY"
-SHOWN = 300
-"""Characters of a server's message that an error quotes."""
 Client = Callable[[Sequence[VlmRequest], Mapping[str, Image]], Iterator[VlmReply]]
 """Requests, and digest -> (S, S, 3) RGB of their frames -> an answer to each, once and in any order.
 
@@ -196,7 +194,7 @@ class HttpClient:
         )
 
     def _plain(self, text: str) -> str:
-        """Return a message on one line, without the key in case the server quotes it."""
+        """Return the start of a message on one line, without the key in case the server quotes it."""
         if self._key is not None:
             text = text.replace(self._key.get_secret_value(), "(key)")
-        return " ".join(text.split())[:SHOWN] or "nothing"
+        return " ".join(text.split())[:300] or "nothing"

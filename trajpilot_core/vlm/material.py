@@ -50,17 +50,13 @@ class PromptMaterial:
     @cached_property
     def training_labels(self) -> tuple[str, ...]:
         """Labels of all training takes, in alphabetical order."""
-        return tuple(sorted({label for labels in self.labels_of.values() for label in labels}))
+        return tuple(sorted(set().union(*self.labels_of.values())))
 
     @cached_property
     def labels_outside(self) -> Mapping[str, tuple[str, ...]]:
         """Scenario -> labels of the training takes of all others, in alphabetical order."""
-        return {
-            scenario: tuple(
-                sorted({label for name, labels in self.labels_of.items() if name != scenario for label in labels})
-            )
-            for scenario in self.labels_of
-        }
+        others = {of: [labels for name, labels in self.labels_of.items() if name != of] for of in self.labels_of}
+        return {scenario: tuple(sorted(set().union(*labels))) for scenario, labels in others.items()}
 
     @cached_property
     def training_sequences(self) -> frozenset[tuple[str, ...]]:

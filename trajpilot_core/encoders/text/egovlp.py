@@ -39,8 +39,6 @@ INERT = (
     "numpy._core.multiarray.scalar",
 )
 """Objects that the authors' trainer writes next to the weights: its options, paths, and the best value so far."""
-QUOTED = 1_000
-"""Characters of torch's message, which names an object that is not allowed."""
 TEXT_KEYS = 197
 """Number of tensors of roberta-base without pooler."""
 ROBERTA_BASE = {
@@ -77,8 +75,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except (UnpicklingError, RuntimeError, EOFError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{path} cannot be read safely: {' '.join(str(error).split())[:QUOTED]}") from error
+        except (UnpicklingError, RuntimeError, EOFError, TypeError, AttributeError) as error:  # names what is refused
+            raise CheckpointError(f"{path} cannot be read safely: {' '.join(str(error).split())[:1_000]}") from error
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, Mapping):
         raise CheckpointError(f"{path} has no state_dict; expected the released {CHECKPOINT}")

@@ -12,9 +12,6 @@ from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP
 from trajpilot_core.plugins import load
 
-HALF_BYTES = 2
-"""Bytes of a number in the smallest precision of weights."""
-
 
 def _load_vjepa(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.frozen_vjepa import load_vjepa
@@ -27,7 +24,7 @@ def _vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     model = VJEPA_FILES.get(path.name, cfg.model)
     if model != cfg.model:
         return f"weights of {model}", f"set features.model={model}"
-    least = n_parameters(cfg.model, "2.0") * HALF_BYTES
+    least = n_parameters(cfg.model, "2.0") * 2  # bytes, in half precision
     if path.stat().st_size < least:
         return f"{cfg.model} has at least {least / 1e9:.2f} GB", "download it again, or set features.model"
     return None

@@ -18,8 +18,6 @@ from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError
 
 M = TypeVar("M", bound=nn.Module)
-LONGEST_FAULT = 1_500
-"""Characters of torch's message that are quoted."""
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Parts of a training checkpoint, in order of preference: the averaged weights before the trained ones."""
 WRAPPERS = r"^(module\.|backbone\.)+"
@@ -62,7 +60,7 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
         model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         text = str(error).replace("\n\t", " ")
-        raise CheckpointError(f"{fault}: {text[:LONGEST_FAULT]}") from error
+        raise CheckpointError(f"{fault}: {text[:1_500]}") from error
     return model.float().eval().requires_grad_(False)
 
 

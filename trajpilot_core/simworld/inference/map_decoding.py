@@ -179,7 +179,6 @@ def search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, A
 
 
 def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, Array, Array]:
-    """Search in all windows at once."""
     left, classes_TPA = np.zeros(len(known)), problem.classes
     window, arrived = np.arange(len(known)), problem.start
     layers: list[Prefixes] = []

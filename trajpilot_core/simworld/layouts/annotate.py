@@ -20,9 +20,6 @@ OTHER_TEXTS = (
     "The man B waits.",
 )
 REASONS = ("descriptions do not match the video", "too few descriptions")
-SECOND_SKIPS = 0.4
-"""Share of the steps that the second annotator leaves out."""
-
 
 Captions = Callable[[World, np.random.Generator, TakeTruth, int], tuple[str, str]]
 """An annotator's sentence about step number i of a take, and its subject (C: the wearer)."""
@@ -37,7 +34,7 @@ def annotations_of(world: World, take: TakeTruth, captions: Captions) -> list[Js
     first, second, third = (pool[i] for i in rng.permutation(len(pool))[:3])
     annotations = [annotation(world, take, rng, first, captions)]
     if rng.random() < config.second_annotator_share:
-        annotations.append(annotation(world, take, rng, second, captions, skips=SECOND_SKIPS))
+        annotations.append(annotation(world, take, rng, second, captions, skips=0.4))
     if rng.random() < config.rejected_share:
         bad = annotation(world, take, rng, third, captions, skips=0.8)
         annotations.append(bad | {"rejected": True, "reject_reason": REASONS[int(rng.integers(len(REASONS)))]})

@@ -113,13 +113,9 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
             ("camera-rgb", TRANSLATION_DEVICE_RGB_M.tolist(), [w, [x, y, z]]),
         )
     ]
+    calibrations = {"ImuCalibrations": [], "CameraCalibrations": cameras}
     lines = [
-        {
-            "utc_timestamp_ns": -1,
-            "tracking_timestamp_us": int(ns // 1000),
-            "ImuCalibrations": [],
-            "CameraCalibrations": cameras,
-        }
+        {"utc_timestamp_ns": -1, "tracking_timestamp_us": int(ns // 1000), **calibrations}
         for ns in frame_clock_ns(world, capture, take.first_row + np.arange(0, take.n_frames, world.config.fps))
     ]
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

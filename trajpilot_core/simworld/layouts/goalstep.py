@@ -33,7 +33,6 @@ from trajpilot_core.simworld.layouts.base import (
 from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
 
 VIDEOS, ANNOTATIONS = "v2/full_scale", "v2/annotations"
-GROUPS = f"{ANNOTATIONS}/goalstep_video_groups.tsv"
 OFFSET_S = 0.0210286458333333
 """Where goals start: the canonical offset of the release."""
 DECIMALS = 5
@@ -193,7 +192,7 @@ def rest(world: World) -> NamedFiles:
             groups.append(f"simulated\t{list(uids)}")
     about = {"date": "simulated", "version": "v2_1", "description": "Simulated metadata"}
     yield "ego4d.json", as_json({**about, "videos": videos})
-    yield GROUPS, ("\n".join(groups) + "\n").encode()
+    yield f"{ANNOTATIONS}/goalstep_video_groups.tsv", ("\n".join(groups) + "\n").encode()
     for split in ("train", "val"):
         document = {
             "version": "1.0",

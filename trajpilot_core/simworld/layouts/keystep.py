@@ -24,8 +24,6 @@ from trajpilot_core.simworld.layouts.metadata import release_files, take_files
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
 DECIMALS = 5
-TOUCH_DECIMALS = 3
-"""A segment starts at the end of the one before, rounded to this."""
 
 
 def unique_ids(world: World) -> dict[str, int]:
@@ -93,8 +91,8 @@ def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
 def annotation(world: World, take: TakeTruth) -> Json:
     """Return the annotation of one take."""
     rng = stream(world.config, "keystep", take.index)
-    whole = spans_of(take, DECIMALS)
-    touching = [AnnotatedSpan(s.label, round(float(s.start), TOUCH_DECIMALS), s.end) for s in whole]
+    # A segment starts at the end of the one before, rounded.
+    touching = [AnnotatedSpan(s.label, round(float(s.start), 3), s.end) for s in spans_of(take, DECIMALS)]
     spans = break_spans(world, take, touching)
     meta = {"annotation_uid": random_uid(rng), "annotator_id": int(rng.integers(100, 999))}
     return {

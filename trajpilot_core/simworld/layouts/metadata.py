@@ -68,7 +68,6 @@ def take_record(world: World, take: TakeTruth) -> Json:
 
 
 def _atomic_json(world: World, split: str, captions: Captions) -> Json:
-    """Return atomic_descriptions_<split>.json."""
     by_take: dict[str, list[Json]] = {}
     for take in sorted((t for t in world.takes if t.split == split), key=lambda t: t.uid):
         given = annotations_of(world, take, captions)
@@ -136,7 +135,7 @@ def release_files(
         DESCRIPTIONS: _atomic_json(world, "val", captions),
     }
     yield from ((path, as_json(value)) for path, value in documents.items())
-    if captions is label_caption:
+    if captions is label_caption:  # of texts of the labels, which the table groups
         yield PARAPHRASE_TABLE, paraphrase_csv(world).encode()
     if world.config.broken == "each":
         whole = as_json(documents[DESCRIPTIONS])

@@ -34,7 +34,6 @@ CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (
 FACES = {"top": [4, 5, 7, 6], "near": [0, 2, 6, 4], "right": [0, 1, 5, 4], "left": [2, 3, 7, 6]}
 """Corner numbers of the faces that can be seen from above and from the wearer's side."""
 SHADES = {"top": 1.0, "near": 0.8, "right": 0.6, "left": 0.6}
-KEYFRAME_EVERY = 60
 TICKS_PER_FRAME = 512
 
 
@@ -173,7 +172,7 @@ def add_stream(container: av.container.OutputContainer, fps: int, crf: int, size
     assert isinstance(stream, av.VideoStream)
     stream.width = stream.height = size_px
     stream.pix_fmt = "yuv420p"
-    stream.gop_size = KEYFRAME_EVERY
+    stream.gop_size = 60
     context = stream.codec_context
     context.thread_count = 1
     context.flags |= Flags.bitexact
