@@ -110,7 +110,7 @@ def load_egovlp(cfg: TextConfig, device: str) -> TransformerText:
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:
-    """Build roberta-base, as wide as the weights, of 197 `text_model.` weights. Raises CheckpointError: others."""
+    """Build roberta-base as wide as the 197 `text_model.` weights. Raises CheckpointError: keys missing or unknown."""
     from transformers import RobertaConfig, RobertaModel
 
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}

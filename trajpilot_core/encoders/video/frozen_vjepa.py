@@ -56,7 +56,8 @@ class FrozenVjepa:
             tokens, read = self.tokens_and_levels(torch.from_numpy(frames).to(device))
             vectors = pooled(tokens, self.config)
             if self.ahead is not None:
-                vectors = torch.cat([vectors, predicted(self.ahead, read, self.config)], dim=1)
+                later = torch.full((len(read),), self.config.ahead_tubelets or 0)
+                vectors = torch.cat([vectors, self._predicted(self.ahead, read, later).float().mean(dim=1)], dim=1)
             out: NDArray[np.float16] = vectors.half().cpu().numpy()
             return out
 
@@ -71,10 +72,15 @@ class FrozenVjepa:
             tokens, read = self.tokens_and_levels(frames_BTHWC)
             if self.ahead is None or ahead_B is None:
                 return tokens
-            grid = self.config.size_px // PATCH_PX
-            first_B = tokens.shape[1] + grid**2 * ahead_B.to(tokens.device)
-            places = first_B[:, None] + torch.arange(grid**2, device=tokens.device)
-            return torch.cat([tokens, last_level(self.ahead, read, places, grid).to(tokens.dtype)], dim=1)
+            return torch.cat([tokens, self._predicted(self.ahead, read, ahead_B).to(tokens.dtype)], dim=1)
+
+    def _predicted(self, ahead: VjepaPredictor, read_BNL: Tensor, ahead_B: Tensor) -> Tensor:
+        """Return (B, M, D): the encoder's last level, its output, of the tubelet `ahead_B` after the last one seen."""
+        grid = self.config.size_px // PATCH_PX
+        first_B = read_BNL.shape[1] + grid**2 * ahead_B.to(read_BNL.device)
+        places_BM = first_B[:, None] + torch.arange(grid**2, device=read_BNL.device)
+        tokens: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
+        return tokens
 
     def tokens_and_levels(self, frames_BTHWC: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens (B, N, D) of clips, and what the predictor reads: the same, or all levels, (B, N, L D)."""
@@ -84,12 +90,6 @@ class FrozenVjepa:
             return tokens, tokens
         levels = self.network(clip_BCTHW, True)
         return levels[..., -self.ahead.shape.embed :], levels
-
-
-def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid: int) -> Tensor:
-    """Return (B, M, D): the encoder's last level, its output, as predicted from (B, N, L D) at (B, M) places."""
-    predicted: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
-    return predicted
 
 
 def normalised(frames_BTHWC: Tensor) -> Tensor:
@@ -105,14 +105,6 @@ def pooled(tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
         return tokens_BND.float().mean(dim=1)
     by_tubelet: Tensor = tokens_BND.float().unflatten(1, (cfg.n_frames // TUBELET, -1))  # type: ignore[no-untyped-call]
     return by_tubelet.mean(dim=2).flatten(1)
-
-
-def predicted(ahead: VjepaPredictor, read_BNL: Tensor, cfg: FeatureConfig) -> Tensor:
-    """Return (B, D) float32: the mean of the tokens of one tubelet, `cfg.ahead_tubelets` after the last one seen."""
-    grid = cfg.size_px // PATCH_PX
-    first = read_BNL.shape[1] + grid**2 * (cfg.ahead_tubelets or 0)
-    places = torch.arange(first, first + grid**2, device=read_BNL.device).expand(len(read_BNL), -1)
-    return last_level(ahead, read_BNL, places, grid).float().mean(dim=1)
 
 
 def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
