@@ -29,7 +29,6 @@ from trajpilot_core.data.other_runs import starting_from
 from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.simworld.sample import PRESETS
 from trajpilot_core.stages import selected
-from trajpilot_core.store.locations import resolved
 
 DEFAULTS = RunOptions()
 DELIBERATE = 0.6
@@ -166,7 +165,6 @@ def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldCo
     from deployments.session import session
     from flows import pipeline
 
-    options = options.replace(root=str(resolved(options.root)))
     with session(config, options, what, home, server):
         if world is None:
             pipeline.full_pipeline(config, options)

@@ -94,7 +94,7 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
 
 
 def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:
-    """Run `write_take` for every take, in spawned processes that end with their parent; 1: here. Raises WorldError."""
+    """Run `write_take` for every take, here or in spawned processes that end with their parent. Raises WorldError."""
     if workers <= 1 or len(arguments) <= 1:
         for argument in arguments:
             write_take(*argument)
