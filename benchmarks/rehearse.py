@@ -12,7 +12,6 @@ train (`laptop`). Each stage runs in its own process; memory and disk are those 
 """
 
 import argparse
-import functools
 import json
 import os
 import resource
@@ -62,7 +61,6 @@ from trajpilot_core.engine.stage import AnyStage, Source, Work
 from trajpilot_core.stages import stages_of
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import ARTIFACTS
-from trajpilot_core.store.reading import Inputs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SAMPLED = ("ingest", "trajectories", "features")
@@ -163,11 +161,9 @@ def wide_text(config: PipelineConfig) -> PipelineConfig:
     )
 
 
-def narrow_text(config: PipelineConfig) -> PipelineConfig:
+def narrow_text(wide: PipelineConfig) -> PipelineConfig:
     """Return settings under which all other stages, including the evaluation of all test windows, take minutes."""
-    wide = wide_text(config)
-    latent = changed(shortened(wide.latent, NARROW_BATCH), **NARROW, candidates=8)
-    latent = changed(latent, search=wide.latent.search.replace(samples=8, iterations=1, elites=2))
+    search = wide.latent.search.replace(samples=8, iterations=1, elites=2)
     return wide.replace(
         text_bank=wide.text_bank.replace(bag_width=NARROW_TEXT),
         alignment=changed(wide.alignment, **NARROW),
@@ -176,7 +172,7 @@ def narrow_text(config: PipelineConfig) -> PipelineConfig:
         evaluation=wide.evaluation.replace(
             headroom_pools=tuple(pool for pool in wide.evaluation.headroom_pools if pool <= 8)
         ),
-        latent=latent,
+        latent=changed(shortened(wide.latent, NARROW_BATCH), **NARROW, candidates=8, search=search),
     )
 
 
@@ -184,24 +180,17 @@ def ways_of(config: PipelineConfig, *, whole: bool = False) -> Ways:
     """Return settings and stages of the sampled store and of the ways after it: one with the recipe's own settings if
     it is the whole, else the wide way and the narrow way with all other stages."""
     names = list(stages_of(config))
-    store = [name for name in names if name in SAMPLED]
+    store, rest = ([name for name in names if (name in SAMPLED) == is_sampled] for is_sampled in (True, False))
     if whole:
         config = config.replace(report=config.report.replace(frames=False))
-        return {"store": (config, store), "whole": (config, [name for name in names if name not in SAMPLED])}
-    wide, narrow = wide_text(config), narrow_text(config)
-    return {
-        "store": (wide, store),
-        "wide": (wide, [name for name in names if name in WIDE]),
-        "narrow": (narrow, [name for name in names if name not in SAMPLED]),
-    }
+        return {"store": (config, store), "whole": (config, rest)}
+    wide = wide_text(config)
+    of_wide = [name for name in names if name in WIDE]
+    return {"store": (wide, store), "wide": (wide, of_wide), "narrow": (narrow_text(wide), rest)}
 
 
 def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: Sizes, workers: int) -> Measured:
-    """Run one stage in its own process and return its cost.
-
-    Raises:
-        StageFailed: it ended with an error.
-    """
+    """Run one stage in its own process and return its cost. Raises StageFailed: it ended with an error."""
     folder = root.parent
     folder.mkdir(parents=True, exist_ok=True)
     options = RunOptions(root=str(root), data_root=str(folder), device="cpu", workers=workers, force=(stage,))
@@ -233,20 +222,17 @@ def as_child(request: Path) -> None:
     stages = planted(stages_of(config), Sizes(*job["sizes"]))
     imported_s, began = cpu_s(), time.monotonic()
     outcome = execute(stages[job["stage"]], config, options, stages)
-    spent = {"seconds": time.monotonic() - began, "cpu_s": cpu_s() - imported_s}
+    seconds, spent_s = time.monotonic() - began, cpu_s() - imported_s
     note = last_note(open_folder(options.root), job["stage"])  # None of a stage with nothing to compute
-    peaks = dict.fromkeys(("peak_bytes", "disk_bytes"), 0)
-    if note is not None:
-        peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
-    took = {name: round(value, 2) for name, value in spent.items()} | peaks | {"rows": outcome.n_out}
-    Path(job["answer"]).write_text(json.dumps(took), encoding="utf-8")
+    peak, disk = (0, 0) if note is None else (note[1].memory_bytes or 0, note[1].disk_bytes)
+    took = {"seconds": round(seconds, 2), "cpu_s": round(spent_s, 2), "peak_bytes": peak, "disk_bytes": disk}
+    Path(job["answer"]).write_text(json.dumps(took | {"rows": outcome.n_out}), encoding="utf-8")
 
 
 def rehearse(ways: Ways, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
     """Sample the store, then run the other ways concurrently, each in its own root.
 
-    Raises:
-        StageFailed: a stage ended with an error; the other way still runs to its end.
+    Raises StageFailed: a stage ended with an error; the other way still runs to its end.
     """
 
     def follow(way: str, root: Path) -> list[Measured]:
@@ -311,24 +297,23 @@ def main() -> None:
 
 def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]:
     """Return the stages, the first three with sampled output."""
-    sampled = dict(stages)
-    ingest = partial(write_tables, sizes=sizes)
-    sampled["ingest"] = replace(sampled["ingest"], run=ingest, sources=partial(facts, sizes))
-    sampled["trajectories"] = replace(sampled["trajectories"], run=write_motions)
-    sampled["features"] = replace(sampled["features"], run=write_features)
-    return sampled
-
-
-def facts(sizes: Sizes, inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
-    """Return the facts that decide the tables."""
-    return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, sizes.dev_share]})]
+    source = Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, sizes.dev_share]})
+    ingest = replace(stages["ingest"], run=partial(write_tables, sizes=sizes), sources=lambda *_: [source])
+    motions = replace(stages["trajectories"], run=write_motions)
+    features = replace(stages["features"], run=write_features)
+    return {**stages, "ingest": ingest, "trajectories": motions, "features": features}
 
 
 def write_tables(work: Work[IngestConfig], sizes: Sizes) -> None:
     """Write the tables of ingest."""
     rng = np.random.default_rng(SEED)
-    counts = segment_counts(sizes, rng)
-    takes = takes_table(counts, sizes.dev_share, rng)
+    free = sizes.segments - SHORTEST_TAKE * sizes.takes
+    if free < 0:
+        raise ValueError(f"{sizes.segments} segments are fewer than {SHORTEST_TAKE} for each of {sizes.takes} takes")
+    weight = rng.lognormal(0.0, 0.7, sizes.takes)  # uneven as in the corpus; the sum of the counts is exact
+    counts = SHORTEST_TAKE + rng.multinomial(free, weight / weight.sum()).astype(np.int64)
+    splits = splits_of(sizes.takes, sizes.dev_share, rng)
+    takes = table_of(Take, [_take(i, int(n), split) for i, (n, split) in enumerate(zip(counts, splits, strict=True))])
     segments = segments_table(takes, counts, sizes, rng)
     texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
     work.sink.table("takes", takes)
@@ -339,19 +324,13 @@ def write_tables(work: Work[IngestConfig], sizes: Sizes) -> None:
     windows = windows_table(segments, (work.config.min_horizon, work.config.max_horizon))
     work.sink.table("windows", windows)
     work.sink.table("take_contents", contents_of(takes, segments, windows))
-    work.sink.table("details", details_table(segments))
+    schema = arrow_schema(SegmentDetails)
+    known = {name: segments[name] for name in ("segment_id", "take_id")}
+    nulls = [known.get(field.name, pa.nulls(segments.num_rows, field.type)) for field in schema]
+    work.sink.table("details", pa.table(nulls, schema=schema))
     work.sink.table("scenario_labels", arrow_schema(ScenarioLabel).empty_table())
     work.sink.table("counts", arrow_schema(CorpusCount).empty_table())
     work.sink.count(segments.num_rows, segments.num_rows)
-
-
-def segment_counts(sizes: Sizes, rng: np.random.Generator) -> Numbers:
-    """Return (takes,) segments of each take, uneven as in the corpus; their sum is exact."""
-    free = sizes.segments - SHORTEST_TAKE * sizes.takes
-    if free < 0:
-        raise ValueError(f"{sizes.segments} segments are fewer than {SHORTEST_TAKE} for each of {sizes.takes} takes")
-    weight = rng.lognormal(0.0, 0.7, sizes.takes)
-    return SHORTEST_TAKE + rng.multinomial(free, weight / weight.sum()).astype(np.int64)
 
 
 def splits_of(n_takes: int, dev_share: float, rng: np.random.Generator) -> list[str]:
@@ -364,42 +343,28 @@ def splits_of(n_takes: int, dev_share: float, rng: np.random.Generator) -> list[
     return [str(name) for name in rng.permutation(named)[np.arange(n_takes) // TAKES_OF_CAPTURE]]
 
 
-def takes_table(counts: Numbers, dev_share: float, rng: np.random.Generator) -> pa.Table:
-    """Return the takes; the files that they name do not exist."""
-    splits = splits_of(len(counts), dev_share, rng)
-    return table_of(Take, [_take(i, int(n), split) for i, (n, split) in enumerate(zip(counts, splits, strict=True))])
-
-
 def _take(i: int, n_segments: int, split: str) -> Take:
+    """Return a take; the files that it names do not exist."""
     folder, capture = f"takes/t{i:05d}", f"c{i // TAKES_OF_CAPTURE:05d}"
-    values: dict[str, Any] = {
-        "take_id": f"{CORPUS}:{i:08x}-0000-4000-8000-000000000000",
-        "corpus": CORPUS,
-        "name": f"rehearsal_{i:05d}",
-        "split": split,
-        "scenario": f"scenario {i % 8}",
-        "participant": str(i // (3 * TAKES_OF_CAPTURE)),
-        "capture": capture,
-        "video": f"{folder}/video.mp4",
-        "trajectory": f"{folder}/closed_loop_trajectory.csv",
-        "timesync": f"captures/{capture}/timesync.csv",
-        "calibration": f"{folder}/online_calibration.jsonl",
-        "camera": "aria01_214-1",
-        "timesync_start": 0,
-        "timesync_end": round(30 * STEP_S * n_segments),
-        "duration_s": STEP_S * n_segments,
-        "fps": 30.0,
-        "n_frames": round(30 * STEP_S * n_segments),
-    }
-    return Take.model_validate(values)
-
-
-def label_names(n_labels: int) -> NDArray[np.str_]:
-    """Return (labels,) texts of three words, no two alike."""
-    n = np.arange(n_labels)
-    verb, noun, place = (n % 150).astype(str), (n // 7 % 900).astype(str), n.astype(str)
-    parts = (np.full(n_labels, "verb"), verb, np.full(n_labels, " the noun"), noun, np.full(n_labels, " place"), place)
-    return functools.reduce(np.char.add, parts)
+    return Take(
+        take_id=f"{CORPUS}:{i:08x}-0000-4000-8000-000000000000",
+        corpus=CORPUS,
+        name=f"rehearsal_{i:05d}",
+        split=split,
+        scenario=f"scenario {i % 8}",
+        participant=str(i // (3 * TAKES_OF_CAPTURE)),
+        capture=capture,
+        video=f"{folder}/video.mp4",
+        trajectory=f"{folder}/closed_loop_trajectory.csv",
+        timesync=f"captures/{capture}/timesync.csv",
+        calibration=f"{folder}/online_calibration.jsonl",
+        camera="aria01_214-1",
+        timesync_start=0,
+        timesync_end=round(30 * STEP_S * n_segments),
+        duration_s=STEP_S * n_segments,
+        fps=30.0,
+        n_frames=round(30 * STEP_S * n_segments),
+    )
 
 
 def segments_table(takes: pa.Table, counts: Numbers, sizes: Sizes, rng: np.random.Generator) -> pa.Table:
@@ -411,7 +376,7 @@ def segments_table(takes: pa.Table, counts: Numbers, sizes: Sizes, rng: np.rando
     label = rng.choice(sizes.labels, len(take), p=chance / chance.sum())
     label[rng.permutation(len(take))[: sizes.labels]] = rank[: len(take)]
     ids = np.array(takes["take_id"].to_pylist())[take]
-    text = label_names(sizes.labels)[label]
+    text = np.array([f"verb{n % 150} the noun{n // 7 % 900} place{n}" for n in range(sizes.labels)])[label]
     columns = {
         "segment_id": np.char.add(np.char.add(ids, ":"), np.char.zfill(position.astype(str), 4)),
         "take_id": ids,
@@ -451,14 +416,6 @@ def windows_table(segments: pa.Table, horizons: tuple[int, int]) -> pa.Table:
         }
         parts.append(pa.table(columns).cast(arrow_schema(Window)))
     return pa.concat_tables(parts)
-
-
-def details_table(segments: pa.Table) -> pa.Table:
-    """Return one row of nulls per segment, as for atomic descriptions."""
-    schema = arrow_schema(SegmentDetails)
-    known = {name: segments[name] for name in ("segment_id", "take_id")}
-    columns = [known.get(field.name, pa.nulls(segments.num_rows, field.type)) for field in schema]
-    return pa.table(columns, schema=schema)
 
 
 def shards(work: Work[Any]) -> Iterator[tuple[str, int, pa.Table, Numbers, np.random.Generator]]:

@@ -122,8 +122,8 @@ def ours(path: Path, knots_ns: np.ndarray) -> np.ndarray:
 WAYS = {"polars": polars_whole, "ours": ours}
 
 
-def preload() -> None:
-    """Import the libraries and run each once, so that neither is measured."""
+def measure(way: str, path: Path) -> None:
+    """Run one way once, save its result, and print its time and memory; libraries are imported and run once before."""
     import io
 
     import polars as pl
@@ -131,15 +131,10 @@ def preload() -> None:
 
     import trajpilot_core.poses.sources.take  # noqa: F401
 
+    knots_ns = knots(path)
     Rotation.from_quat([[0.0, 0, 0, 1]]).as_rotvec()
     pl.read_csv(io.BytesIO(b"a,b\n1,2\n"))
     pl.scan_csv(io.BytesIO(b"a,b\n1,2\n")).select("a").collect()
-
-
-def measure(way: str, path: Path) -> None:
-    """Run one way once, save its result, and print its time and memory."""
-    knots_ns = knots(path)
-    preload()
     before_mb, began, cpu = memory_mb("VmRSS"), time.perf_counter(), time.process_time()
     result = WAYS[way](path, knots_ns)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
@@ -150,14 +145,9 @@ def measure(way: str, path: Path) -> None:
 def run_once(way: str, path: Path) -> dict[str, float]:
     """Measure one way in a fresh process."""
     command = [sys.executable, str(Path(__file__).resolve()), "--way", way, "--folder", str(path.parent)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[1],
-        env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"},
-    )
+    checkout = Path(__file__).parents[1]
+    environment = {"PYTHONPATH": str(checkout), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=checkout, env=environment)
     if done.returncode != 0:
         sys.exit(f"{way} failed:\n{done.stderr}")
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -4,7 +4,7 @@
 """
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -20,7 +20,6 @@ from pydantic_core import CoreSchema
 from deployments.settings import CPU_POOL, GPU_POOL
 from schemas.config import PipelineConfig, RunOptions
 from tasks.group_runs import group_deployments
-from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.stages import EVERY_STAGE
 
 Describe = Callable[[Signature, dict[str, str]], ParameterSchema]
@@ -47,23 +46,14 @@ AskedRun = Annotated[RunOptions, StageChoices]
 
 
 def prefect_file(config: PipelineConfig) -> dict[str, Any]:
-    """Return the Prefect file with a deployment for every stage and its groups.
-
-    Args:
-        config: settings of a recipe: some stages need a GPU only under some settings.
-    """
+    """Return the Prefect file with a deployment for every stage and its groups; `config` decides which need a GPU."""
     whole: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    job = whole["definitions"]["job"]
-    items = [item for stage in EVERY_STAGE.values() for item in deployments_of(stage, config, job)]
-    return {**whole, "deployments": [*whole["deployments"], *items]}
-
-
-def deployments_of(stage: AnyStage, config: PipelineConfig, job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the deployments of a stage and of its groups under some settings; `job`: their variables."""
-    wanted = [(stage.name.replace("_", "-"), stage.summary, "stage", stage.on_gpu(stage.settings(config)))]
-    of_group = f"A group of {stage.shard_by}s of {stage.name}; started by a run that shares the stage out"
-    wanted += [(name, of_group, "group", on_gpu) for name, on_gpu in group_deployments(stage).items()]
-    return [
+    wanted = []
+    for stage in EVERY_STAGE.values():
+        wanted.append((stage.name.replace("_", "-"), stage.summary, "stage", stage.on_gpu(stage.settings(config))))
+        of_group = f"A group of {stage.shard_by}s of {stage.name}; started by a run that shares the stage out"
+        wanted += [(name, of_group, "group", on_gpu) for name, on_gpu in group_deployments(stage).items()]
+    items = [
         {
             "name": name,
             "entrypoint": f"deployments/deployed.py:{name.replace('-', '_')}",
@@ -72,11 +62,12 @@ def deployments_of(stage: AnyStage, config: PipelineConfig, job: Mapping[str, An
             "work_pool": {
                 "name": GPU_POOL if on_gpu else CPU_POOL,
                 "work_queue_name": "default",
-                "job_variables": dict(job),
+                "job_variables": dict(whole["definitions"]["job"]),
             },
         }
         for name, description, tag, on_gpu in wanted
     ]
+    return {**whole, "deployments": [*whole["deployments"], *items]}
 
 
 def once(describe: Describe) -> Describe:

@@ -33,18 +33,14 @@ an event that the previous automation was waiting for."""
 
 
 def deploy(place: dict[str, str]) -> None:
-    """Create or update the work pools, the deployments and the automations; safe to repeat.
+    """Create or update the work pools, the deployments (`place`: their defaults) and the automations; safe to repeat.
 
-    Args:
-        place: defaults of the deployments: `data_root`, `root`, `recipe`.
-
-    Raises:
-        InputError: Prefect rejected the deployments.
+    Raises InputError: Prefect rejected the deployments.
     """
     with get_client(sync_client=True) as client:
         for pool in POOLS:
             make_pool(client, pool)
-        environment = deploying_environment(CHECKOUT, place)
+        environment = deploying_environment(place)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "prefect.yaml"
             file.write_text(json.dumps(prefect_file(recipe(place["recipe"])), indent=1), encoding="utf-8")

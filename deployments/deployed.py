@@ -6,7 +6,7 @@ prefilled with the values of the deployment's recipe; only changed fields count 
 Flows of groups of shards are loaded from here because flows do not read the environment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -38,12 +38,8 @@ def run_name() -> str:
 
 
 def deployed(name: str, run_it: Callable[[PipelineConfig, RunOptions], T]) -> Flow[[PipelineConfig, RunOptions], T]:
-    """Return a flow whose parameters are changes to a recipe instead of a whole configuration.
-
-    Args:
-        name: name of the flow.
-        run_it: body of the flow; its docstring becomes the description.
-    """
+    """Return a flow whose parameters are changes to a recipe instead of a whole configuration; its description is the
+    docstring of its body `run_it`."""
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
         run = over(DEFAULTS, run)
@@ -65,19 +61,17 @@ def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
     return pipeline.predict.fn(query, over(DEFAULTS, run))
 
 
-OTHERS: Mapping[str, Callable[[], Flow[..., Any]]] = {
-    "full_pipeline": lambda: deployed(WHOLE, pipeline.full_pipeline.fn),
-    "predict": lambda: flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked),
-}
-"""Flows that are not stages. A flow is built on first access: describing its parameters takes Prefect a good part of a
-second, and Prefect reloads this file for every deployment and run."""
-
-
 @cache
 def __getattr__(name: str) -> Flow[..., Any]:
-    """Return the flow of a deployment: the entrypoint `deployments/deployed.py:features`."""
-    if name in OTHERS:
-        return OTHERS[name]()
+    """Return the flow of a deployment: the entrypoint `deployments/deployed.py:features`.
+
+    A flow is built on first access: describing its parameters takes Prefect a good part of a second, and Prefect
+    reloads this file for every deployment and run.
+    """
+    if name == "full_pipeline":
+        return deployed(WHOLE, pipeline.full_pipeline.fn)
+    if name == "predict":
+        return flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked)
     if name in EVERY_STAGE:
         return deployed(name.replace("_", "-"), stages.stage_body(name))
     if name.endswith("_group"):

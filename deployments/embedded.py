@@ -32,19 +32,12 @@ TRIES = 3
 LOOK_EVERY_S = 0.2
 DRAIN_S = 10.0
 LOG, DATABASE = "server.log", "prefect.db"
-WITHOUT_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
-"""A run reads no block of Prefect; registering their types takes 2 s of CPU. The server of `trajpilot ui` does it."""
 
 
 def require_server(url: str | None, login: str | None) -> str:
-    """Require a server of the user's own that answers and accepts the login; return its address.
+    """Require a server at the user's API address that accepts the `Authorization` header `login`; return the address.
 
-    Args:
-        url: API address; None if the user set none.
-        login: `Authorization` header, from `server_login`.
-
-    Raises:
-        InputError: there is none, or it does not; the message states what to do and never repeats the login.
+    Raises InputError: there is none, or it does not; the message states what to do and never repeats the login.
     """
     if url is None:
         raise InputError(
@@ -68,10 +61,11 @@ def check_server(url: str | None, login: str | None) -> HealthFinding:
     """Check the server of the user's own and the login; arguments as of `require_server`."""
     if url is None:
         return HealthFinding("server", "none needed", "a run starts its own", "ok")
+    expected = "answers and accepts the login"
     try:
-        return HealthFinding("server", "answers and accepts the login", require_server(url, login), "ok")
+        return HealthFinding("server", expected, require_server(url, login), "ok")
     except InputError as error:
-        return HealthFinding("server", "answers and accepts the login", url, "bad", str(error))
+        return HealthFinding("server", expected, url, "bad", str(error))
 
 
 def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> tuple[int, str]:
@@ -91,14 +85,10 @@ def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> 
 def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
     """Run a server on the database in `home`, and point Prefect at it within this block.
 
-    No other user of this machine can use it: the login is generated for every run and never written down.
+    No other user of this machine can use it: the login is generated for every run and never written down. If the server
+    exits before the block does, `ended` is called with the error message and ends this process.
 
-    Args:
-        home: folder of the database and of the server's log.
-        ended: ends this process if the server exits before the block does; called with the error message.
-
-    Raises:
-        InputError: it does not start.
+    Raises InputError: it does not start.
     """
     login = f"run:{secrets.token_urlsafe(24)}"
     server, url = start(home, login)
@@ -135,11 +125,11 @@ def watch(server: subprocess.Popen[bytes], is_over: threading.Event, log: Path, 
 def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the server and wait until it answers; return its process and the address of its API.
 
-    Raises:
-        InputError: it exits at once, or does not answer in time; its database cannot be written.
+    Raises InputError: it exits at once, or does not answer in time; its database cannot be written.
     """
     open_database(home)
-    environment = {**server_environment(home, login), **WITHOUT_BLOCKS}
+    # A run reads no block of Prefect; registering their types takes 2 s of CPU. The server of `trajpilot ui` does it.
+    environment = server_environment(home, login) | {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
     for _ in range(TRIES):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -165,8 +155,7 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
 def open_database(home: Path) -> None:
     """Create the database file if there is none: SQLite would not let a group write it, whatever the umask allows.
 
-    Raises:
-        InputError: it cannot be written, as when another user made it.
+    Raises InputError: it cannot be written, as when another user made it.
     """
     path = home / DATABASE
     try:

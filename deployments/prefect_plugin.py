@@ -34,12 +34,7 @@ def needs_server(arguments: list[str]) -> bool:
 
 
 def missing_server(url: str | None, login: str | None) -> str | None:
-    """Return in one sentence why a deployment cannot be run and what to do; None if it can.
-
-    Args:
-        url: API address that Prefect uses; None if none is set.
-        login: `Authorization` header; never repeated in the message.
-    """
+    """Return in one sentence why a deployment cannot be run and what to do; None if it can. It has no login in it."""
     from deployments.embedded import require_server
 
     try:
@@ -53,8 +48,7 @@ def missing_server(url: str | None, login: str | None) -> str | None:
 def setup_environment(*, ctx: HookContext) -> None:
     """Rewrite the command line of this process (called by Prefect at start-up).
 
-    Raises:
-        SystemExit: the command line runs one of our deployments, and there is no server for it.
+    Raises SystemExit: the command line runs one of our deployments, and there is no server for it.
     """
     sys.argv[:] = with_full_name(sys.argv)
     if needs_server(sys.argv):

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from deployments.embedded import embedded_server, require_server
 from deployments.recipes import recipe
-from deployments.settings import PrefectPlace, server_login
+from deployments.settings import server_login
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import headline
 from trajpilot_core.engine.planning.staleness import changed_settings
@@ -24,12 +24,8 @@ from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as in shells, and after SIGTERM."""
 SWALLOWED_S = 10.0
 """Time that a run has to end after Ctrl-C or SIGTERM, before it is ended."""
-NO_SERVER = 2
-"""Exit status of a run whose server exited, as for every error that the user can act on."""
 
 
 @contextmanager
@@ -53,7 +49,7 @@ def logging_to(root: Path) -> Iterator[Path]:
             handler.close()
 
 
-def end_without_server(message: str) -> NoReturn:
+def _end_without_server(message: str) -> NoReturn:
     """Write one message to the terminal and the log, and exit at once; child processes end with this one.
 
     A normal exit would let Prefect wait for the server for minutes.
@@ -62,29 +58,30 @@ def end_without_server(message: str) -> NoReturn:
     LOG.error("%s", message)
     sys.stderr.write(f"error: {message}\n")
     sys.stderr.flush()
-    os._exit(NO_SERVER)
+    os._exit(2)  # as for every error that the user can act on
 
 
 @contextmanager
-def session(config: PipelineConfig, options: RunOptions, what: str, place: PrefectPlace) -> Iterator[None]:
+def session(config: PipelineConfig, options: RunOptions, what: str, home: Path, server: str | None) -> Iterator[None]:
     """Lock the root, open the log and start the embedded server; the pipeline runs inside the block.
 
-    Ctrl-C and SIGTERM end the run and its processes at once, and finished work is kept.
+    `home` and `server` are those of `prepare_prefect`. Ctrl-C and SIGTERM end the run and its processes at once, and
+    finished work is kept.
     """
     root = Path(options.root)
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     summary = headline(options.recipe, changes, config)
-    server = f"Prefect server {place.server} (your PREFECT_API_URL)" if place.server else "Prefect embedded"
+    used = f"Prefect server {server} (your PREFECT_API_URL)" if server else "Prefect embedded"
     started = time.monotonic()
     with interruptible(), logging_to(root) as log:
         with ExitStack() as stack:
             stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
-            LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, server)
+            LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, used)
             LOG.info("%s; log %s", summary, log)
-            if place.server is None:
-                stack.enter_context(embedded_server(place.home, end_without_server))
+            if server is None:
+                stack.enter_context(embedded_server(home, _end_without_server))
             else:
-                require_server(place.server, server_login())
+                require_server(server, server_login())
             yield
             LOG.info("stages, fresh or stale: %s", command("status", "--root", shown(root)))
             LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
@@ -108,7 +105,7 @@ def interruptible() -> Iterator[None]:
     def leave() -> None:
         sys.stderr.write("interrupted: finished work is kept; repeat the same command to continue\n")
         sys.stderr.flush()
-        os._exit(INTERRUPTED)
+        os._exit(130)  # as in shells after Ctrl-C
 
     def watch() -> None:
         received.wait()

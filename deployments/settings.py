@@ -5,7 +5,6 @@
 
 import base64
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.places import holds_login
@@ -63,20 +62,12 @@ OF_ANOTHER_SERVER = (
 """Variables set for a server of the user's own; the server that a run starts has its own login and database."""
 
 
-@dataclass(frozen=True)
-class PrefectPlace:
-    """Which Prefect server a run talks to."""
-
-    home: Path
-    server: str | None
-    """URL of the user's own server; None: the run starts its own."""
-
-
-def prepare_prefect(root: Path) -> PrefectPlace:
+def prepare_prefect(root: Path) -> tuple[Path, str | None]:
     """Point Prefect at `root` before its first import; the user's PREFECT_API_URL and settings take precedence.
 
-    Raises:
-        StoreIOError: the root cannot be written.
+    Returns its folder below the root, and the URL of the user's own server; None: the run starts its own.
+
+    Raises StoreIOError: the root cannot be written.
     """
     home = resolved(root) / "prefect"
     try:
@@ -92,7 +83,7 @@ def prepare_prefect(root: Path) -> PrefectPlace:
         os.environ.update(EMBEDDED)
         for name in [name for name in os.environ if name.startswith(OF_ANOTHER_SERVER)]:
             del os.environ[name]
-    return PrefectPlace(home=home, server=server)
+    return home, server
 
 
 def deployed_place() -> dict[str, str]:
@@ -101,11 +92,7 @@ def deployed_place() -> dict[str, str]:
 
 
 def server_of_deployments() -> str | None:
-    """Return the URL of the user's Prefect server; None if none is set.
-
-    Raises:
-        InputError: the URL contains a login, which would then appear in every log.
-    """
+    """Return the URL of the user's Prefect server, if any. Raises InputError: its login would appear in every log."""
     url = os.environ.get("PREFECT_API_URL") or None
     if url is not None and holds_login(url):
         raise InputError(
@@ -118,8 +105,7 @@ def server_of_deployments() -> str | None:
 def server_login() -> str | None:
     """Return the `Authorization` header of requests to the user's Prefect server; None if none is needed.
 
-    Raises:
-        InputError: a login and an API key are both set: parts of Prefect send one, parts the other.
+    Raises InputError: a login and an API key are both set: parts of Prefect send one, parts the other.
     """
     login, key = os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get("PREFECT_API_KEY")
     if login and key and server_of_deployments():
@@ -145,15 +131,10 @@ def prefect_without_noise() -> None:
         os.environ.setdefault(name, value)
 
 
-def deploying_environment(folder: Path, place: dict[str, str]) -> dict[str, str]:
-    """Return the environment in which Prefect reads deployments/prefect.yaml.
-
-    Args:
-        folder: root of the checkout.
-        place: values for the keys of PLACE.
-    """
+def deploying_environment(place: dict[str, str]) -> dict[str, str]:
+    """Return the environment in which Prefect reads deployments/prefect.yaml; `place`: values for keys of PLACE."""
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
-    return {**os.environ, **ALWAYS, **stated, "PWD": str(folder)}
+    return {**os.environ, **ALWAYS, **stated, "PWD": str(CHECKOUT)}
 
 
 def one_thread_per_process() -> None:

@@ -19,13 +19,8 @@ SERVER = ("prefect", "--no-prompt", "server", "start", "--host", "127.0.0.1")
 def launch(
     words: Sequence[str], environment: Mapping[str, str], log: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a Python module with its arguments in its own session, which ends with this process at the latest.
-
-    Args:
-        words: the module, as for `python -m`, and its arguments; Ctrl-C does not reach it.
-        environment: its environment.
-        log: file for its output; None: the output of this process.
-    """
+    """Start a Python module with its arguments (`words`, as for `python -m`) in its own session, which Ctrl-C does not
+    reach and which ends with this process at the latest; without a `log`, its output is that of this process."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "deployments.tethered", *words],
         env=environment,

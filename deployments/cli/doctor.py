@@ -75,8 +75,7 @@ def doctor(
 def check_download(corpus: str, folder: str, changes: list[str]) -> NoReturn:
     """Print what a download of a corpus should contain, what exists, and how to get the rest; needs no run or server.
 
-    Raises:
-        InputError: there is no such corpus, or a change refers to no setting.
+    Raises InputError: there is no such corpus, or a change refers to no setting.
     """
     from trajpilot_core.doctor.checks import check_corpus
 

@@ -79,16 +79,12 @@ def compare(
     show_metrics(console, comparing.metrics(*sides), metric)
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the first few names."""
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-
-
 def show_metrics(console: Console, pairing: "Pairing", wanted: Sequence[str]) -> None:
     """Print the paired metrics, and what could not be paired."""
     if pairing.unpaired:
         takes = f"{len(pairing.unpaired):,} takes were scored by one run only, or on other windows or labels"
-        say(console, f"metrics: {takes}: {listed(pairing.unpaired)}")
+        more = ", ..." if len(pairing.unpaired) > SHOWN else ""
+        say(console, f"metrics: {takes}: {', '.join(pairing.unpaired[:SHOWN])}{more}")
     if pairing.of_one:
         say(console, f"metrics: of one run only, left out: {', '.join(pairing.of_one)}")
     if not pairing.metrics:

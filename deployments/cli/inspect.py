@@ -21,7 +21,6 @@ from deployments.cli.options import (
     Set,
     change,
     check_corpus,
-    configure,
     located,
     run_options,
 )
@@ -90,12 +89,11 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     """Print what a run would compute, with estimates scaled from the last run."""
     rows = planning.plan(stages_of(config), config, options)
     columns = ("stage", "state", "reused", "to compute", "needs", "why")
-    why = ["" if row.state == "fresh" and row.compute == 0 else row.why for row in rows]
-    why = [
-        text if row.asked else "; ".join(filter(None, ("not requested", text)))
-        for row, text in zip(rows, why, strict=True)
-    ]
-    cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
+    cells = []
+    for row in rows:
+        why = "" if row.state == "fresh" and row.compute == 0 else row.why
+        why = why if row.asked else "; ".join(filter(None, ("not requested", why)))
+        cells.append((row.stage, coloured(row.state), *numbers_of(row), why))
     console = Console()
     show(console, columns, cells, f"plan for {options.root}")
     todo = [row for row in rows if row.asked and row.compute != 0]
@@ -125,8 +123,7 @@ def asked(
 ) -> tuple[PipelineConfig, RunOptions]:
     """Return settings and options for a command: its own settings, data and device, else those of the last run here.
 
-    Raises:
-        InputError: no data is given and there was no run, or a setting is wrong.
+    Raises InputError: no data is given and there was no run, or a setting is wrong.
     """
     last = recall_run(located(root))
     if data is None and last is None:
@@ -167,7 +164,7 @@ def config(
 
     Where a recipe differs from the paper's main experiment, that value is shown, too.
     """
-    known = settings_of(configure(recipe, set_), EVERY_STAGE)
+    known = settings_of(change(named(recipe), set_), EVERY_STAGE)
     chosen = [row for row in known if row.path == group or row.path.startswith(f"{group}." if group else "")]
     if not chosen:
         groups = dict.fromkeys(row.path.partition(".")[0] for row in known)

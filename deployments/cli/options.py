@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from deployments.recipes import RECIPES, recipe
+from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
 from trajpilot_core.engine.planning.staleness import flat
@@ -24,16 +24,13 @@ From = Annotated[str | None, typer.Option("--from", help="Run this stage and all
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes in parallel.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
-SUGGESTED_FROM = 0.7
-"""Similarity from which a name is suggested for another."""
 
 
 def located(address: str) -> str:
     """Return the absolute path of a folder; an address is returned unchanged.
 
-    Raises:
-        InputError: the address contains a login, which is not repeated.
-        StoreError: the links of the folder form a loop, or its name is not UTF-8.
+    Raises InputError: the address contains a login, which is not repeated; StoreError: the links of the folder form a
+    loop, or its name is not UTF-8.
     """
     if holds_login(address):
         raise InputError(REFUSED)
@@ -41,11 +38,7 @@ def located(address: str) -> str:
 
 
 def local_root(root: str) -> Path:
-    """Return the folder of a run on this machine, which its log and its server need.
-
-    Raises:
-        InputError: the root is the address of an object store.
-    """
+    """Return the folder of a run, which its log and server need. Raises InputError: the root is in an object store."""
     address = located(root)
     if "://" in address:
         raise InputError(
@@ -55,11 +48,7 @@ def local_root(root: str) -> Path:
 
 
 def existing_root(root: str) -> str:
-    """Return the address of the root of a run.
-
-    Raises:
-        InputError: it is no address, and there is no such folder.
-    """
+    """Return the address of the root of a run. Raises InputError: it is no address, and there is no such folder."""
     address = located(root)
     if "://" not in address and not Path(address).is_dir():
         raise InputError(f"--root {root} is not a folder; give the root of a run, such as runs/demo after `make demo`")
@@ -67,11 +56,7 @@ def existing_root(root: str) -> str:
 
 
 def check_corpus(data: str) -> str:
-    """Reject a corpus that does not exist, or whose object store does not answer, before anything is started.
-
-    Raises:
-        InputError: the corpus cannot be read.
-    """
+    """Reject a corpus that does not exist or does not answer before anything is started. Raises InputError."""
     address = located(data)
     if "://" in address:
         from trajpilot_core.store.corpus_files import open_corpus
@@ -82,26 +67,20 @@ def check_corpus(data: str) -> str:
     return address
 
 
-def configure(name: str, changes: list[str]) -> PipelineConfig:
-    """Return the recipe `name` with `changes` such as `features.size_px=256`.
-
-    Raises:
-        InputError: a change refers to no setting, or has a value that the setting does not allow.
-    """
-    return change(recipe(name), changes)
-
-
 def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
-    """Return `config` with changes such as `features.size_px=256`.
-
-    Raises:
-        InputError: a change refers to no setting, or has no value or one that is not allowed.
-    """
+    """Return `config` with changes such as `features.size_px=256`. Raises InputError: one is not allowed."""
     values = config.values()
     for wanted in changes:
         path, equals, text = wanted.partition("=")
         where = f"--set {shortened(wanted)}"
-        place, leaf = located_setting(values, path, where)
+        *parents, leaf = path.split(".")
+        place: Any = values
+        for parent in parents:
+            place = place.get(parent) if isinstance(place, dict) else None
+        if not isinstance(place, dict) or leaf not in place:
+            matches = get_close_matches(path, flat(values), cutoff=0.7)
+            hint = f"did you mean {' or '.join(matches)}?" if matches else "`trajpilot config` lists all"
+            raise InputError(f"{where}: no such setting; {hint}")
         if not equals:
             raise InputError(f"{where}: no value given; write --set {path}=VALUE")
         try:
@@ -116,23 +95,6 @@ def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
     for path, value in flat(changed.values()).items():
         check_value(value, path)  # the text "inf" becomes a number only in validation
     return changed
-
-
-def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict[str, Any], str]:
-    """Return the group that contains a setting, and the setting's name in it.
-
-    Raises:
-        InputError: there is no such setting; `where` is the prefix of the message.
-    """
-    *parents, leaf = path.split(".")
-    place: object = values
-    for parent in parents:
-        place = place.get(parent) if isinstance(place, dict) else None
-    if not isinstance(place, dict) or leaf not in place:
-        matches = get_close_matches(path, flat(values), cutoff=SUGGESTED_FROM)
-        hint = f"did you mean {' or '.join(matches)}?" if matches else "`trajpilot config` lists all"
-        raise InputError(f"{where}: no such setting; {hint}")
-    return place, leaf
 
 
 def explain(error: ValidationError) -> str:

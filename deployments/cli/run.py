@@ -17,11 +17,11 @@ from deployments.cli.options import (
     Workers,
     change,
     check_corpus,
-    configure,
     local_root,
     located,
     run_options,
 )
+from deployments.recipes import recipe as named
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
@@ -29,14 +29,7 @@ from trajpilot_core.data.other_runs import starting_from
 from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.simworld.sample import PRESETS
 from trajpilot_core.stages import selected
-from trajpilot_core.store.locations import resolved
 
-Pretrained = Annotated[
-    str | None,
-    typer.Option(
-        "--pretrained", help="Root of a finished run: its dev captures, folds, E_tau and predictors are the start."
-    ),
-]
 DEFAULTS = RunOptions()
 DELIBERATE = 0.6
 """Allowed share of rejects: simulated worlds contain many deliberately broken takes."""
@@ -71,13 +64,18 @@ def run(
         float,
         typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch."),
     ] = DEFAULTS.checkpoint_s,
-    pretrained: Pretrained = None,
+    pretrained: Annotated[
+        str | None,
+        typer.Option(
+            "--pretrained", help="Root of a finished run: its dev captures, folds, E_tau and predictors are the start."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check all that is needed, show the plan, and stop.")
     ] = False,
 ) -> None:
     """Run the pipeline on your own download; fresh outputs are reused."""
-    config = configure(recipe, set_)
+    config = change(named(recipe), set_)
     if pretrained is not None:
         config = starting_from(config, located(pretrained))
     options = run_options(
@@ -122,8 +120,7 @@ def demo(
     if world not in WORLDS:
         raise typer.BadParameter(f"{world!r} is not one of {', '.join(WORLDS)}", param_hint="--world")
     simulated, recipe = PRESETS[world](), WORLDS[world]
-    config = configure(recipe, read_as(simulated))
-    config = change(config, set_)
+    config = change(named(recipe), [*read_as(simulated), *set_])
     options = run_options(
         root=str(local_root(root)),
         data_root=str(local_root(root) / "world"),
@@ -156,21 +153,19 @@ def read_as(world: WorldConfig) -> list[str]:
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the environment, then start the run (Prefect is imported only here: its settings come first).
 
-    Raises:
-        InputError: a requested stage is not part of the run; nothing has been written then.
+    Raises InputError: a requested stage is not part of the run; nothing has been written then.
     """
     selected(options, config)
     from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect
 
     one_thread_per_process()
     hand_over_api_key()
-    place = prepare_prefect(Path(options.root))
+    home, server = prepare_prefect(Path(options.root))
     remember_run(config, options)
     from deployments.session import session
     from flows import pipeline
 
-    options = options.replace(root=str(resolved(options.root)))
-    with session(config, options, what, place):
+    with session(config, options, what, home, server):
         if world is None:
             pipeline.full_pipeline(config, options)
         else:

@@ -9,8 +9,8 @@ from rich.table import Table
 
 NARROW, WIDE = 120, 160
 """Line widths in characters: below the first, tables are compact; from the second on, they have a column of reasons."""
-COLOURS = {"green": ("fresh", "ok"), "yellow": ("stale", "note"), "red": ("missing", "bad"), "magenta": ("unknown",)}
-STYLES = {word: colour for colour, words in COLOURS.items() for word in words}
+STYLES = {"fresh": "green", "stale": "yellow", "missing": "red", "unknown": "magenta"}
+STYLES |= {"ok": "green", "note": "yellow", "bad": "red"}
 
 
 def coloured(word: str) -> str:
@@ -34,13 +34,12 @@ def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]
     """
     fits = console.width >= WIDE
     table = table_of(console, columns if fits else columns[:-1], title)
+    below: dict[str, list[str]] = {}
     for *cells, text in rows:
         table.add_row(*cells, *([escape(text)] if fits else []))
+        if text and not fits:
+            below.setdefault(text, []).append(cells[0])
     console.print(table)
-    below: dict[str, list[str]] = {}
-    for name, *_, text in [] if fits else rows:
-        if text:
-            below.setdefault(text, []).append(name)
     for text, names in below.items():
         say(console, f"{', '.join(names)}: {text}")
 

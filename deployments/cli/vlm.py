@@ -88,9 +88,8 @@ def export_sft(
 def work_of(config: PipelineConfig, options: RunOptions) -> Work[CompletedVlm]:
     """Return the whole work of the stage `vlm`, finished or not; nothing is written to the store.
 
-    Raises:
-        InputError: the settings have no row of a vision-language model.
-        StoreError: a stage that it reads has not run.
+    Raises InputError: the settings have no row of a vision-language model; StoreError: a stage that it reads has not
+    run.
     """
     if not config.vlm.rows:
         raise InputError("these settings have no row of a vision-language model; use --recipe vlm_zero_shot")

@@ -15,11 +15,7 @@ RECIPES: dict[str, Callable[[], PipelineConfig]] = {
 
 
 def recipe(name: str) -> PipelineConfig:
-    """Return the configuration of a named experiment.
-
-    Raises:
-        InputError: there is no such recipe.
-    """
+    """Return the configuration of a named experiment. Raises InputError: there is no such recipe."""
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; the recipes are {', '.join(sorted(RECIPES))}")
     return RECIPES[name]()

@@ -14,7 +14,8 @@ import pytest
 from once import Worlds
 
 from deployments.cli import run as command
-from deployments.cli.options import configure
+from deployments.cli.options import change
+from deployments.recipes import recipe
 from deployments.recipes.paper import laptop
 from deployments.recipes.simulated import soak
 from schemas.config import RunOptions
@@ -60,7 +61,7 @@ def in_splits(name: str, folder: Path) -> dict[str, int]:
     seen = {"fps": 5, "size_px": 64} if PRESETS[name]().videos else {}
     world = PRESETS[name]().replace(**seen)
     write_world(world, folder / "world", 1, no_progress)
-    config = configure(command.WORLDS[name], command.read_as(world))
+    config = change(recipe(command.WORLDS[name]), command.read_as(world))
     run = RunOptions(root=str(folder), data_root=str(folder / "world"), max_reject_ratio=command.DELIBERATE, workers=1)
     execute(STAGES["ingest"], config, run, STAGES)
     scored = "windows" if spec_of(config.ingest.corpus).has_plans else "segments"
@@ -118,7 +119,8 @@ def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds
 def test_clips_before_actions_are_rows_of_archives_that_end_before_the_gap(worlds: Worlds, tmp_path: Path) -> None:
     """The demo of EPIC-KITCHENS-100 on released features and without any video."""
     world = PRESETS["tiny_epic_released"]()
-    config, data = configure(command.WORLDS[world.name], command.read_as(world)), worlds.copy(world, tmp_path / "world")
+    config = change(recipe(command.WORLDS[world.name]), command.read_as(world))
+    data = worlds.copy(world, tmp_path / "world")
     run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
     assert not list(data.rglob("*.MP4"))
     assert {one.verdict for one in preflight(config, run, list(stages_of(config)))} == {"ok"}

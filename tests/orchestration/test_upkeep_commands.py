@@ -16,7 +16,7 @@ from whole_run import typed
 
 from deployments.cli.inspect import numbers_of
 from deployments.cli.main import app
-from deployments.cli.options import configure
+from deployments.cli.options import change
 from deployments.recipes.paper import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
@@ -155,7 +155,7 @@ def test_the_ui_refuses_a_port_that_is_none(made: tuple[Path, Path]) -> None:
 
 
 def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
-    for change, said in (
+    for wrong, said in (
         ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("Features.size_px=256", r"no such setting; did you mean features\.size_px"),
         ("features.size=256", r"did you mean .*features\.size_px"),
@@ -164,10 +164,10 @@ def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_name
         ("cooking.time=3", "no such setting; `trajpilot config` lists all"),
         ("scorer.candidates", r"no value given; write --set scorer\.candidates=VALUE"),
     ):
-        with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
-            configure("atomic", [change])
+        with pytest.raises(InputError, match=f"^--set {re.escape(wrong)}: .*{said}"):
+            change(atomic(), [wrong])
     for name, value in values_of(atomic()).items():
-        assert configure("atomic", [f"{name}={json.dumps(value)}"]) == atomic(), name
+        assert change(atomic(), [f"{name}={json.dumps(value)}"]) == atomic(), name
 
 
 def test_tables_lose_no_word_at_any_width(own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

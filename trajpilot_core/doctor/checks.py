@@ -26,10 +26,6 @@ from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import existing_folder
 
 HealthVerdict = Literal["ok", "note", "bad"]
-PROJECT = "trajpilot"
-VIDEO = ".mp4"
-NAMED = 3
-"""How many missing files a finding names."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +42,8 @@ class HealthFinding:
 
 
 def check_packages(declared: Sequence[str] | None = None) -> HealthFinding:
-    """Compare the installed packages with the declared ones.
-
-    Args:
-        declared: requirements such as `numpy>=2.0`; None: those of the installed project.
-    """
-    requirements = map(Requirement, declared or metadata.requires(PROJECT) or [])
+    """Compare the installed packages with the declared ones, such as `numpy>=2.0`; None: those of this project."""
+    requirements = map(Requirement, declared or metadata.requires("trajpilot") or [])
     needed = [row for row in requirements if row.marker is None or row.marker.evaluate({"extra": ""})]
     wrong = []
     for requirement in needed:
@@ -68,11 +60,7 @@ def check_packages(declared: Sequence[str] | None = None) -> HealthFinding:
 
 
 def check_device(device: str) -> HealthFinding:
-    """Check for a GPU that torch can use.
-
-    Args:
-        device: auto, cpu, cuda or cuda:<number>, as for a run.
-    """
+    """Check for a GPU that torch can use; `device` is that of a run."""
     build = "absent" if importlib.util.find_spec("torch") is None else metadata.version("torch")
     listed = gpus()
     known = f"torch {build}; {'; '.join(listed) or 'no driver'}"
@@ -100,12 +88,9 @@ def gpus() -> list[str]:
 
 
 def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> list[HealthFinding]:
-    """Compare the memory, GPU memory and disk space of the last run of each stage with this machine; stops no run.
+    """Compare what the last run of each stage used, scaled, with this machine; None: it never ran. Stops no run.
 
-    Args:
-        needs: stage -> what it last used, scaled; None: it never ran below the root.
-        device: as for a run; the total memory of the GPU is compared.
-        root: folder or address; the free space of an object store is unknown.
+    Of a GPU the total memory is compared; the free space of an object store is unknown.
     """
     ran = {name: of_stage for name, of_stage in needs.items() if of_stage is not None}
     unknown = f"first run: unknown{f' for {len(needs) - len(ran)} of {len(needs)}' if ran else ''}"
@@ -165,7 +150,7 @@ def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
 def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFinding]:
     """Look for the files of all takes that the metadata name; ingest fails if an annotation file is missing."""
     folders, download = Folders(corpus), spec.download
-    videos = [path for path in listed.files if path.lower().endswith(VIDEO)]
+    videos = [path for path in listed.files if path.lower().endswith(".mp4")]
     needed = [path for path in listed.files if path not in set(videos)]
     n_takes = len(videos) if listed.n_takes is None else listed.n_takes
     absent = [path for path in needed if not folders.is_there(path)]
@@ -188,6 +173,6 @@ def _share(what: str, expected: int, missing: Sequence[str], todo: str, *, is_ne
     n_present = expected - len(missing)
     if not missing:
         return HealthFinding(what, f"{expected:,}", f"{n_present:,}", "ok")
-    names = ", ".join(filter(None, missing[:NAMED]))
+    names = ", ".join(filter(None, missing[:3]))
     named = f"{n_present:,}; missing, for example: {names}" if names else f"{n_present:,}"
     return HealthFinding(what, f"{expected:,}", named, "bad" if is_needed or n_present == 0 else "note", todo)

@@ -35,7 +35,6 @@ ZIP = b"PK\x03\x04"
 """First bytes of a torch file."""
 READERS = ("trajectories", "video_motions", "features", "probe", "text_bank")
 """Stages that load weights from outside the store."""
-SENTENCE = "C opens the door"
 MOST_ON_CPU = 400_000_000
 """Parameters of a video encoder that a CPU loads and tests in seconds."""
 
@@ -173,11 +172,7 @@ def format_fault(path: Path) -> str | None:
 
 
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:
-    """Refuse a run that would fail later because weights are missing or wrong.
-
-    Raises:
-        InputError: lists everything that stops the run, and how to fix it.
-    """
+    """Refuse a run that would fail later for its weights. Raises InputError: lists what stops it, and how to fix it."""
     bad = [finding for finding in preflight(config, run, names) if finding.verdict == "bad"]
     if bad:
         faults = "; ".join(
@@ -231,7 +226,7 @@ def try_text(cfg: TextConfig, device: str) -> HealthFinding:
     """Encode one sentence with the text encoder: weights, layout and tokenizer."""
     what, expected = "trial of text_bank", f"one sentence through {text_encoder_spec(cfg).name}"
     try:
-        vector = load_text_encoder(cfg, device).embed([SENTENCE])
+        vector = load_text_encoder(cfg, device).embed(["C opens the door"])
     except (TrajPilotError, OSError, ValueError) as error:
         return HealthFinding(what, expected, str(error), "bad", "set text_bank.model (docs/models.md)")
     return HealthFinding(what, expected, f"{vector.shape[1]} finite numbers", "ok")

@@ -18,8 +18,6 @@ from trajpilot_core.corpora.released import NPZ_KEY, ReleasedFeatures
 from trajpilot_core.encoders.video.base import SegmentVector
 from trajpilot_core.errors import TakeFault
 
-LONGEST_FAULT = 160
-"""Characters of torch's message that are quoted."""
 LARGEST = 1 << 30
 """Most bytes of an array in a compressed file: 30 hours of rows 2,304 wide."""
 REFUSED = (
@@ -38,19 +36,16 @@ REFUSED = (
 
 
 def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
-    """Return the (N, D) rows of a file; also accepts (N, 1, D), which the extractor writes at batch 1.
+    """Return the (N, D) rows of a file by `torch.save`, or of a `.npz` file; no code in it is run.
 
-    Args:
-        content: content of a file by `torch.save`, or of a `.npz` file; no code in it is run.
-        path: its path, for messages.
-        width: D of the set.
+    Also accepts (N, 1, D), which the extractor writes at batch 1; `width` is D, `path` is for messages.
 
     Raises TakeFault: the file is damaged, is not one tensor of floats, or has rows of another width.
     """
     try:
         loaded = _loaded(content, path)
     except REFUSED as error:
-        message = str(error).splitlines()[0][:LONGEST_FAULT] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
         raise malformed(f"refused: {message}", path) from error
     if not isinstance(loaded, torch.Tensor):
         raise malformed(f"contains a {type(loaded).__name__}, expected one tensor", path)
@@ -105,11 +100,7 @@ def segment_tokens(
     """Return, for each of `tokens` equal parts of a segment, the row inside the segment that is nearest to its middle.
 
     None if no row is inside: tokens predict what comes after a segment, which a row beyond its end would reveal.
-
-    Args:
-        rows_ND: rows of a file.
-        spans_s: (N, 2) their windows, seconds.
-        tokens: T; the vector then has T x D numbers, in the order of time.
+    `spans_s` (N, 2) are the windows of the rows, seconds. The vector has tokens x D numbers, in the order of time.
     """
     inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))
     if not len(inside):
@@ -120,12 +111,8 @@ def segment_tokens(
 
 
 def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float) -> SegmentVector:
-    """Return the mean of the rows whose window is inside a segment; if there are none, the row with the nearest centre.
-
-    Args:
-        rows_ND: rows of a file.
-        spans_s: (N, 2) their windows, seconds.
-    """
+    """Return the mean of the rows whose window, in `spans_s` (N, 2), seconds, is inside a segment; if there are none,
+    the row with the nearest centre."""
     inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))
     if not len(inside):
         inside = np.abs(spans_s.mean(axis=1) - (start_s + end_s) / 2).argmin(keepdims=True)

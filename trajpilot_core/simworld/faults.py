@@ -99,7 +99,7 @@ def break_frames(take: TakeTruth, frames: Iterable[F]) -> Iterator[F]:
             yield frame
 
 
-def without_index(video: bytes) -> bytes:
+def _without_index(video: bytes) -> bytes:
     """Return an mp4 without its index box (moov), as when a recorder stopped before it wrote one."""
     at = video.index(b"moov") - 4
     return video[:at] + video[at + int.from_bytes(video[at : at + 4]) :]
@@ -138,13 +138,12 @@ def stretch(rows: list[str], seconds: float) -> range:
     return range(int(len(rows) / 2 - half), int(len(rows) / 2 + half))
 
 
-def overwrite(seconds: float, cells: dict[int, str]) -> FileEdit:
-    """Return a damage that overwrites columns of the trajectory for a stretch of seconds."""
+def overwrite(cells: dict[int, str]) -> FileEdit:
+    """Return a damage that overwrites columns of the trajectory for 1.5 s."""
 
     def edit(rows: list[str]) -> list[str]:
-        for k in stretch(rows, seconds):
-            values = dict(enumerate(rows[k].split(",")))
-            rows[k] = ",".join((values | dict(cells)).values())
+        for k in stretch(rows, 1.5):
+            rows[k] = ",".join((dict(enumerate(rows[k].split(","))) | cells).values())
         return rows
 
     return edit_rows(edit)
@@ -154,19 +153,19 @@ OTHER_MAP = "00000000-0000-5000-a000-00000000beef"
 FILE_DAMAGE: dict[str, FileEdit] = {
     "video_missing": lambda f: replace(f, video=None),
     "video_text": lambda f: replace(f, video=b"start,end,label\n0.0,1.0,cuts\n" * 40),
-    "video_no_index": edit_bytes("video", without_index),
+    "video_no_index": edit_bytes("video", _without_index),
     "video_half": edit_bytes("video", lambda video: video[: len(video) // 2]),
     "video_zeros": edit_bytes("video", with_zeros),
     "trajectory_absent": lambda f: replace(f, trajectory=None, calibration=None),
     "trajectory_missing": lambda f: replace(f, trajectory=None),
     "trajectory_truncated": edit_bytes("trajectory", lambda text: text[: int(0.55 * len(text))]),
     "trajectory_gap": edit_rows(lambda rows: [rows[k] for k in range(len(rows)) if k not in stretch(rows, 0.4)]),
-    "trajectory_low_quality": overwrite(1.5, {19: "0.1"}),
+    "trajectory_low_quality": overwrite({19: "0.1"}),
     "trajectory_two_graphs": edit_rows(
         lambda rows: rows[: len(rows) // 2] + [OTHER_MAP + row[row.index(",") :] for row in rows[len(rows) // 2 :]]
     ),
-    "trajectory_zero_quaternion": overwrite(1.5, dict.fromkeys(range(6, 10), "0.000000000")),
-    "trajectory_nan": overwrite(1.5, dict.fromkeys(range(3, 6), "nan")),
+    "trajectory_zero_quaternion": overwrite(dict.fromkeys(range(6, 10), "0.000000000")),
+    "trajectory_nan": overwrite(dict.fromkeys(range(3, 6), "nan")),
     "trajectory_no_column": edit_bytes("trajectory", lambda text: text.replace(b"qw_world_device", b"qw", 1)),
     "trajectory_page": lambda f: replace(f, trajectory=b"<html><body>403 Forbidden</body></html>\n"),
     "trajectory_unsorted": edit_rows(lambda rows: rows[len(rows) // 2 :] + rows[: len(rows) // 2]),
@@ -183,8 +182,7 @@ def break_record(take: TakeTruth, record: Json) -> Json | None:
         return None
     if take.fault == "take_malformed":
         return {key: value for key, value in record.items() if key not in ("capture", "frame_aligned_videos")}
-    if take.fault in NAMES:
-        name = NAMES[take.fault]
+    if name := NAMES.get(take.fault or ""):
         return record | {"take_name": name, "root_dir": f"takes/{name}"}
     end = record["timesync_end_idx"]
     changes: dict[str, Json] = {

@@ -16,6 +16,8 @@ from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, 
 
 GAP_ROWS = (12, 45)
 """Timesync rows between two takes of a capture, and before the first and after the last."""
+Member = tuple[str, str | None]
+"""Split and fault of a planned take."""
 
 
 def sample_world(config: WorldConfig) -> World:
@@ -40,33 +42,24 @@ def sample_world(config: WorldConfig) -> World:
         captures=(),
         takes=(),
     )
+    plan: list[list[Member]] = []  # broken takes have captures of their own
+    for split, n in (("train", config.train_takes), ("val", config.test_takes)):
+        good: list[Member] = [(split, None)] * n
+        plan += [good[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]
+    if config.broken == "each":
+        faults = [kind for kind in layout_of(config.layout).faults if config.videos or kind not in VIDEO_FAULTS]
+        plan += [[("test" if kind == TEST_SPLIT else "train", kind)] for kind in faults]
     captures: list[CaptureTruth] = []
     takes: list[TakeTruth] = []
-    for members in plan_captures(config):
+    for members in plan:
         capture, inside = draw_capture(empty, len(captures), len(takes), members)
         captures.append(capture)
         takes += inside
-    good = [i for i, take in enumerate(takes) if take.fault is None]
-    n = min(config.dense_takes, len(good))
-    dense = {good[(2 * k + 1) * len(good) // (2 * n)] for k in range(n)}  # evenly spread over both splits
+    whole = [i for i, take in enumerate(takes) if take.fault is None]
+    n = min(config.dense_takes, len(whole))
+    dense = {whole[(2 * k + 1) * len(whole) // (2 * n)] for k in range(n)}  # evenly spread over both splits
     marked = tuple(replace(take, dense=i in dense) for i, take in enumerate(takes))
     return replace(empty, captures=tuple(captures), takes=marked)
-
-
-Member = tuple[str, str | None]
-"""Split and fault of a planned take."""
-
-
-def plan_captures(config: WorldConfig) -> list[list[Member]]:
-    """Return for every capture the split and fault of its takes; broken takes have captures of their own."""
-    plan: list[list[Member]] = []
-    faults = [kind for kind in layout_of(config.layout).faults if config.videos or kind not in VIDEO_FAULTS]
-    for split, n in (("train", config.train_takes), ("val", config.test_takes)):
-        members: list[Member] = [(split, None)] * n
-        plan += [members[i : i + config.takes_per_capture] for i in range(0, n, config.takes_per_capture)]
-    if config.broken == "each":
-        plan += [[("test" if kind == TEST_SPLIT else "train", kind)] for kind in faults]
-    return plan
 
 
 def draw_capture(
@@ -126,16 +119,13 @@ def tiny_layout(layout: str) -> WorldConfig:
     return tiny_world().replace(name=f"tiny_{layout}", layout=layout, **layout_of(layout).tiny)
 
 
-def released_kitchen() -> WorldConfig:
-    """The tiny world in the layout of EPIC-KITCHENS-100 with released features and without any video."""
-    return tiny_layout("epic_kitchens").replace(name="tiny_epic_released", released="epic_slowfast", videos=False)
-
-
 PRESETS: dict[str, Callable[[], WorldConfig]] = {
     "demo": demo_world,
     "tiny": tiny_world,
     "tiny_laptop": laptop_world,
-    "tiny_epic_released": released_kitchen,
+    "tiny_epic_released": lambda: tiny_layout("epic_kitchens").replace(
+        name="tiny_epic_released", released="epic_slowfast", videos=False
+    ),
     "soak": soak_world,
     "court": court_world,
     **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in layouts() if layout != tiny_world().layout},

@@ -11,8 +11,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import cv2
@@ -58,55 +59,42 @@ class WorldSummary(Record):
 
 
 def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progress) -> WorldSummary:
-    """Write the world of `config` under `folder` in the layout that `config` names.
+    """Write the world of `config` under `folder` in the layout that `config` names; with one worker in this process.
 
     Idempotent: a complete world of the same configuration is left alone; an unfinished one is continued take by take
     and ends with the same bytes, whatever the number of workers.
-
-    Args:
-        folder: corpus root; absent, empty, or begun by an earlier call with the same configuration.
-        workers: processes that draw and encode takes; 1: this process.
-        progress: called with (takes done, takes in all, what).
 
     Raises WorldError: the folder holds something else, or a worker process died.
     """
     world = sample_world(config)
     refuse_other_world(config, folder)
-    todo = list[int]()
+    todo, n = list[int](), len(world.takes)
     if (folder / WORLD_FILE).exists():
         shutil.rmtree(folder / WORK, ignore_errors=True)
     else:
         prepare(folder, config)
         todo = [take.index for take in world.takes if not (folder / MARKER.format(take.index)).exists()]
-        before = len(world.takes) - len(todo)
-        progress(before, len(world.takes), "simulated takes")
-        for n, _ in enumerate(run_all([(config, folder, index) for index in todo], workers)):
-            progress(before + n + 1, len(world.takes), "simulated takes")
+        progress(n - len(todo), n, "simulated takes")
+        for done, _ in enumerate(run_all([(config, folder, index) for index in todo], workers), n - len(todo) + 1):
+            progress(done, n, "simulated takes")
         for name, data in layout_of(config.layout).rest(world):
             put(folder, name, data)
-        content: dict[str, JsonValue] = {
-            "format": 1,
-            "simulated": True,
-            "digest": world_digest(config),
-            "config": config.content(),
-        }
+        content: dict[str, JsonValue] = {"format": 1, "simulated": True, "digest": world_digest(config)}
+        content["config"] = config.content()
         open_folder(str(folder)).replace(WORLD_FILE, (canonical_json(content) + "\n").encode())
         shutil.rmtree(folder / WORK)
     good = [take for take in world.takes if take.fault is None]
     return WorldSummary(
         n_good=len(good),
         n_test=sum(take.split == "val" for take in good),
-        n_broken=len(world.takes) - len(good),
+        n_broken=n - len(good),
         written=len(todo),
-        reused=len(world.takes) - len(todo),
+        reused=n - len(todo),
     )
 
 
 def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:
-    """Run `write_take` for every take, in a few spawned processes that end when their parent does; 1 runs them here.
-
-    Raises WorldError: a process died.
-    """
+    """Run `write_take` for every take, here or in spawned processes that end with their parent. Raises WorldError."""
     if workers <= 1 or len(arguments) <= 1:
         for argument in arguments:
             write_take(*argument)
@@ -134,10 +122,7 @@ def world_digest(config: WorldConfig) -> str:
 
 
 def refuse_other_world(config: WorldConfig, folder: Path) -> None:
-    """Do nothing where a folder holds this world, a part of it, or none.
-
-    Args:
-        folder: corpus root; need not exist.
+    """Do nothing where a folder holds this world, a part of it, or none, or does not exist.
 
     Raises WorldError: it holds another one, finished or not, or a damaged note.
     """
@@ -180,8 +165,7 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
         content = take_files(world, take, folder / WORK / "tmp")
         if take.fault in faults.FILE_DAMAGE:
             content = faults.FILE_DAMAGE[take.fault](content)
-        named = chain(layout_of(config.layout).take_files(world, take, content), released_files(world, take))
-        for name, data in named:
+        for name, data in (*layout_of(config.layout).take_files(world, take, content), *released_files(world, take)):
             put(folder, name, data)
     put(folder, MARKER.format(index), b"")
 
@@ -202,12 +186,11 @@ def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeConte
             write_video(path, islice(frames, n), config.fps, config.crf, ticks)
             videos.append(path.read_bytes())
             path.unlink()
-    first, later = (videos[0] if videos else None), tuple(videos[1:])
+    content = faults.TakeContents(videos[0] if videos else None, None, None, tuple(videos[1:]))
     if not layout.has_poses:
-        return faults.TakeContents(first, None, None, later)
-    return faults.TakeContents(
-        first, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode(), later
-    )
+        return content
+    poses, calibration = trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode()
+    return replace(content, trajectory=poses, calibration=calibration)
 
 
 def put(folder: Path, name: str, data: bytes) -> None:

@@ -24,8 +24,6 @@ from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.payload import AnswerFolder, body, reply_of
 
 VARIABLE = "TRAJPILOT_VLM_API_KEY"
-SHOWN = 300
-"""Characters of a server's message that an error quotes."""
 Client = Callable[[Sequence[VlmRequest], Mapping[str, Image]], Iterator[VlmReply]]
 """Requests, and digest -> (S, S, 3) RGB of their frames -> an answer to each, once and in any order.
 
@@ -41,11 +39,7 @@ def client_of(cfg: CompletedVlm) -> Client:
 
 
 def answer_from_files(requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-    """Send nothing: answers must be collected first.
-
-    Raises:
-        InputError: a request has no answer.
-    """
+    """Send nothing: answers must be collected first. Raises InputError: a request has no answer."""
     if requests:
         raise InputError(
             f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
@@ -65,8 +59,7 @@ def hold_api_key(key: str | None) -> None:
 def api_key() -> SecretStr | None:
     """Return the key; None if there is none.
 
-    Raises:
-        InputError: it contains characters that HTTP headers do not allow; the message does not quote it.
+    Raises InputError: it contains characters that HTTP headers do not allow; the message does not quote it.
     """
     if not _held:
         return None
@@ -81,8 +74,7 @@ def api_key() -> SecretStr | None:
 def check_server(server: VlmServer, corpus: str) -> None:
     """Refuse a server on another machine, unless the settings name the corpus and a token limit; no name is resolved.
 
-    Raises:
-        InputError: the setting is not the URL of a server, or a setting is missing; names it.
+    Raises InputError: the setting is not the URL of a server, or a setting is missing; names it.
     """
     import httpx
 
@@ -122,13 +114,9 @@ class HttpClient:
     """Sends requests to one server; proxies of the environment are ignored and redirections are not followed."""
 
     def __init__(self, server: VlmServer, corpus: str, answers: AnswerFolder) -> None:
-        """Refuse a server that requests must not be sent to.
+        """Refuse a server that requests must not be sent to; tokens of the stored `answers` count towards its limit.
 
-        Args:
-            answers: the stored answers; their tokens count towards the limit.
-
-        Raises:
-            InputError: settings or the package are missing; names them.
+        Raises InputError: settings or the package are missing; names them.
         """
         check_server(server, corpus)
         try:
@@ -141,7 +129,6 @@ class HttpClient:
             ) from error
         self._openai: ModuleType = openai
         self._server, self._answers, self._key = server, answers, api_key()
-        self._http = httpx.Client(trust_env=False, follow_redirects=False)
         self._client = self._openai.OpenAI(
             base_url=server.url,
             api_key=self._key.get_secret_value() if self._key else "none",
@@ -149,7 +136,7 @@ class HttpClient:
             project=None,
             timeout=server.timeout_s,
             max_retries=server.tries - 1,
-            http_client=self._http,
+            http_client=httpx.Client(trust_env=False, follow_redirects=False),
         )
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
@@ -157,8 +144,7 @@ class HttpClient:
 
         If one fails, those sent with it are still awaited and yielded: they may have cost money.
 
-        Raises:
-            InputError: the server refuses, keeps failing, or the limit of tokens is reached.
+        Raises InputError: the server refuses, keeps failing, or the limit of tokens is reached.
         """
         limit, parallel, fault = self._server.token_limit, self._server.parallel, None
         spent = 0 if limit is None else self._answers.tokens()
@@ -187,11 +173,7 @@ class HttpClient:
                     raise fault
 
     def _answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
-        """Send one request; the client retries temporary errors.
-
-        Raises:
-            InputError: the server refuses it, every try failed, or the answer is not a chat completion.
-        """
+        """Send one request; the client retries temporary errors. Raises InputError: refused, or every try failed."""
         server, fields = self._server, dict[str, Any](body(request, frames))
         extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}  # a field of vLLM
         try:
@@ -212,7 +194,7 @@ class HttpClient:
         )
 
     def _plain(self, text: str) -> str:
-        """Return a message on one line, without the key in case the server quotes it."""
+        """Return the start of a message on one line, without the key in case the server quotes it."""
         if self._key is not None:
             text = text.replace(self._key.get_secret_value(), "(key)")
-        return " ".join(text.split())[:SHOWN] or "nothing"
+        return " ".join(text.split())[:300] or "nothing"

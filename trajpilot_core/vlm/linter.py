@@ -21,9 +21,8 @@ def check_request(
         hidden: true labels that must not appear: those of the middle steps and, without a goal, of the goal; for a
             segment its own label, which may only appear among the examples of style.
 
-    Raises:
-        LeakError: a hidden label appears outside of bank and sequences, the bank is incomplete or not in alphabetical
-            order, or a sequence or an example is not from the training takes.
+    Raises LeakError: a hidden label appears outside of bank and sequences, the bank is incomplete or not in
+    alphabetical order, or a sequence or an example is not from the training takes.
     """
     texts = {prompt(name, request.items) for name in prompts()} | {"START:", "GOAL:", ""}
     constants = sorted(texts, key=len, reverse=True)  # the same for all windows with this many labels: they reveal none

@@ -50,17 +50,13 @@ class PromptMaterial:
     @cached_property
     def training_labels(self) -> tuple[str, ...]:
         """Labels of all training takes, in alphabetical order."""
-        return tuple(sorted({label for labels in self.labels_of.values() for label in labels}))
+        return tuple(sorted(set().union(*self.labels_of.values())))
 
     @cached_property
     def labels_outside(self) -> Mapping[str, tuple[str, ...]]:
         """Scenario -> labels of the training takes of all others, in alphabetical order."""
-        return {
-            scenario: tuple(
-                sorted({label for name, labels in self.labels_of.items() if name != scenario for label in labels})
-            )
-            for scenario in self.labels_of
-        }
+        others = {of: [labels for name, labels in self.labels_of.items() if name != of] for of in self.labels_of}
+        return {scenario: tuple(sorted(set().union(*labels))) for scenario, labels in others.items()}
 
     @cached_property
     def training_sequences(self) -> frozenset[tuple[str, ...]]:
@@ -119,12 +115,9 @@ def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:
 
 
 def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[str, list[AskedWindow]]:
-    """Return take -> its test windows that requests are made for, in order of their ids.
+    """Return take -> its test windows that requests are made for, in order of their ids: `subset`, or all.
 
     Only windows whose segments all have features and motion count, as for every other row.
-
-    Args:
-        per_horizon: number of windows of each horizon, the first by sha256 of seed and id; None: all.
     """
     usable = set.intersection(
         *(set(inputs.table(name, ["segment_id"])["segment_id"].to_pylist()) for name in ("features", "motions"))
@@ -180,12 +173,7 @@ def take_frames(
     data_root: str,
     scratch: Path,
 ) -> TakeFrames:
-    """Decode the frames of segments of one take in a child process.
-
-    Args:
-        video: video of the take, relative to the data root.
-        segments: id, start and end in seconds.
-    """
+    """Decode the frames of segments (id, start and end in seconds) of one take's video in a child process."""
     job = {
         "kind": "clips",
         "video": video,

@@ -27,11 +27,8 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValue]:
-    """Return a request as the body of a chat completion: greedy, without thinking.
-
-    Args:
-        frames: digest -> (S, S, 3) RGB of every frame in the request.
-    """
+    """Return a request and its frames, digest -> (S, S, 3) RGB, as the body of a chat completion: greedy, without
+    thinking."""
     import cv2
 
     messages: list[JsonValue] = []
@@ -150,11 +147,7 @@ class AnswerFolder:
         return self.folder / digest[:2] / f"{digest}.json"
 
     def get(self, digest: str) -> VlmReply | None:
-        """Return the answer to a request; None if there is none yet.
-
-        Raises:
-            StoreError: the file is damaged, or answers another request.
-        """
+        """Return the answer to a request, if any. Raises StoreError: the file is damaged, or answers another one."""
         path = self.path(digest)
         if not path.is_file():
             return None
@@ -176,11 +169,7 @@ class AnswerFolder:
             part.replace(path)
 
     def tokens(self) -> int:
-        """Return the tokens used by all answers in the folder, as counted by their servers.
-
-        Raises:
-            StoreError: a file is damaged, or answers another request.
-        """
+        """Return the tokens of all answers, as counted by their servers. Raises StoreError: a file is damaged."""
         replies = (self.get(path.stem) for path in self.folder.glob("??/*.json"))
         return sum((reply.tokens_in or 0) + (reply.tokens_out or 0) for reply in replies if reply is not None)
 

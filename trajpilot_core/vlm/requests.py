@@ -16,8 +16,7 @@ from trajpilot_core.vlm.material import AskedWindow, PromptMaterial, load_materi
 
 TEMPLATES = Path(__file__).parent / "templates"
 QUESTIONS = ("plan", "anticipate", "segment", "fill_system", "fill", "continue")
-HEADINGS = ("bank", "exemplars", "sequences", "incomplete")
-NAMES = QUESTIONS + HEADINGS
+NAMES = (*QUESTIONS, "bank", "exemplars", "sequences", "incomplete")
 """Templates, each with the suffix .txt; {items} is the only placeholder, and braces of JSON are doubled."""
 START, GOAL = "START:", "GOAL:"
 
@@ -68,12 +67,7 @@ def from_user(parts: Sequence[VlmPart]) -> VlmMessage:
 
 
 def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Sequence[str] | None) -> VlmRequest:
-    """Ask for the whole window from frames.
-
-    Args:
-        start: digests of the frames of Start.
-        goal: digests of the frames of Goal; None: no goal is given.
-    """
+    """Ask for the whole window from the digests of the frames of Start and, if a goal is given, of Goal."""
     question: Question = "plan" if goal is not None else "anticipate"
     frames = [VlmPart(section="frames", text=START, frames=tuple(start))]
     if goal is not None:
@@ -112,13 +106,8 @@ def segment_request(asking: Asking, segment_id: str, scenario: str, frames: Sequ
 def fill_request(
     asking: Asking, window: AskedWindow, scenario: str, start: str | None, goal: str | None, *, has_goal: bool
 ) -> VlmRequest:
-    """Ask a text model for the steps between recognised endpoints, or after Start if no goal is given.
-
-    Args:
-        start: recognised label; None if it could not be parsed.
-        goal: as `start`.
-        has_goal: whether the request contains the goal.
-    """
+    """Ask a text model for the steps between recognised endpoints (None: could not be parsed), or after Start if no
+    goal is given."""
     cfg, horizon = asking.config, window.horizon
     examples = asking.material.sequences(window, scenario, cfg.sequences, cfg.seed)
     ends: list[str | int] = [start or -1, *[-1] * (horizon - 2), (goal or -1) if has_goal else -1]

@@ -56,10 +56,7 @@ def recogniser(answers: Sequence[ReadAnswer]) -> str:
 
 
 def variant_of(answer: VlmAnswer, tuned: str) -> str:
-    """Return the row of the tables that an answer counts for; answers about segments have a separate one.
-
-    `tuned` are the weights that recognised the segments (`recogniser`).
-    """
+    """Return the row that an answer counts for, given the weights of `recogniser`; segments have a separate one."""
     row = UNTUNED_ROW if answer.row == TUNED_ROW and not tuned else answer.row
     if answer.question == "segment":
         return f"{row}: segments"

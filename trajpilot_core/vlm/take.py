@@ -49,11 +49,7 @@ def endpoints(windows: Sequence[AskedWindow]) -> list[str]:
 
 
 def first_round(asking: Asking, take: TakeToAsk) -> list[AskedUnit]:
-    """Return the requests that need no other answer: whole windows, and single segments; all passed the linter.
-
-    Raises:
-        LeakError: a request reveals its own answer.
-    """
+    """Return the requests of whole windows and of single segments. Raises LeakError: one reveals its own answer."""
     cfg, units = asking.config, []
     scenario = asking.material.scenario_of[take.take_id]
     if "qwen_zs" in cfg.rows:
@@ -78,11 +74,7 @@ def shown(take: TakeToAsk) -> list[AskedWindow]:
 
 
 def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str | None]) -> list[AskedUnit]:
-    """Return the fills of a take whose segments were answered; `recognised`: segment -> label of the bank, or None.
-
-    Raises:
-        LeakError: a request reveals its own answer.
-    """
+    """Return the fills, given segment -> recognised label or None. Raises LeakError: one reveals its own answer."""
     cfg, units = asking.config, []
     scenario = asking.material.scenario_of[take.take_id]
     for window in shown(take):
@@ -114,11 +106,7 @@ def recognised(units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank
 def replied(
     units: Sequence[AskedUnit], images: Mapping[str, Image], answers: AnswerFolder, client: Client
 ) -> dict[str, VlmReply]:
-    """Return digest -> answer of all requests; only requests without an answer are sent, each once.
-
-    Raises:
-        InputError: the client cannot answer.
-    """
+    """Return digest -> answer; only requests without one are sent, each once. Raises InputError: no answer."""
     requests = {unit.request.digest(): unit.request for unit in units}
     missing = answers.missing(requests)
     for reply in client([requests[digest] for digest in missing], images) if missing else ():

@@ -37,9 +37,8 @@ class Exported(NamedTuple):
 def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], asking: Asking) -> None:
     """Refuse a conversation that leaks.
 
-    Raises:
-        LeakError: its take does not train, the answer is in the prompt outside of the examples, or an example is of no
-            other scenario.
+    Raises LeakError: its take does not train, the answer is in the prompt outside of the examples, or an example is of
+    no other scenario.
     """
     if take["split"] != "train":
         raise LeakError(f"{take['take_id']} is a take of {take['split']}; the recogniser learns from training takes")
@@ -55,9 +54,8 @@ def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], as
 def write_training(work: Work[CompletedVlm], out: Path) -> Exported:
     """Write a conversation for each training segment, take by take; takes that are there already are kept.
 
-    Raises:
-        InputError: the folder is that of an export with other settings or other takes.
-        LeakError: a conversation leaks.
+    Raises InputError: the folder is that of an export with other settings or other takes; LeakError: a conversation
+    leaks.
     """
     asking = load_asking(work.inputs, work.config)
     named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}

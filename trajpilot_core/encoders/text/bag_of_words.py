@@ -28,16 +28,13 @@ class BagOfWords:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (N, width) float32 of unit norm; equal texts give equal bytes on every machine."""
-        if not texts:
-            return np.empty((0, self.width), np.float32)
-        return unit_rows(np.stack([self._sum(text) for text in texts]))
-
-    def _sum(self, text: str) -> NDArray[np.float64]:
-        """Return the weighted sum (width,) of word and bigram vectors; a text without words counts as one word."""
-        words = WORD.findall(text.casefold()) or [text]
-        pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
-        weighted = [self._vector(word) for word in words] + [BIGRAM_WEIGHT * self._vector(pair) for pair in pairs]
-        return np.asarray(np.sum(weighted, axis=0))
+        sums = np.empty((len(texts), self.width))
+        for row, text in enumerate(texts):
+            words = WORD.findall(text.casefold()) or [text]  # a text without words counts as one word
+            pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
+            weighted = [self._vector(word) for word in words] + [BIGRAM_WEIGHT * self._vector(pair) for pair in pairs]
+            sums[row] = np.sum(weighted, axis=0)
+        return unit_rows(sums)
 
     def _vector(self, term: str) -> NDArray[np.float64]:
         """Return signs (width,), +1 or -1, from the bits of a hash of the term."""

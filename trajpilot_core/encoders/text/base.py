@@ -46,19 +46,9 @@ class TextEncoderSpec:
     tokenizer: tuple[str, ...] = ()
     """Files that must be next to its weights."""
 
-    def files(self, cfg: TextConfig) -> tuple[str, ...]:
-        """Return the absolute paths of its local files, sorted; empty if it has none.
-
-        Raises InputError: it needs a folder, but TextConfig.model is not one.
-        """
-        return model_files(cfg) if self.needs_model else ()
-
 
 def model_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the files of TextConfig.model that affect its results, sorted.
-
-    Raises InputError: TextConfig.model is not a folder.
-    """
+    """Return the absolute paths of the files of TextConfig.model that affect its results, sorted. Raises InputError."""
     return tuple(sorted(str(p) for p in model_folder(cfg).iterdir() if p.suffix in WEIGHT_SUFFIXES))
 
 

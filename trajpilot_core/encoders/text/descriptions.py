@@ -11,7 +11,6 @@ from schemas.config import TextConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import parse_json
 
-SIDES = ("before", "after")
 SENTENCES = 3
 """Number of sentences per side."""
 TEMPLATES: Mapping[str, tuple[str, str, str]] = {
@@ -32,10 +31,27 @@ def describe(labels: Sequence[str], cfg: TextConfig) -> dict[str, tuple[str, ...
     if cfg.descriptions == "none":
         return None
     if cfg.descriptions == "template":
-        texts = [text for side in SIDES for text in TEMPLATES[side]]
+        texts = [text for side in TEMPLATES.values() for text in side]
         return {label: tuple(text.format(label) for text in texts) for label in labels}
     path = descriptions_file(cfg)
-    return sentences_of(path.read_bytes(), labels, path)
+    shape = f'a label -> {{"before": [{SENTENCES} sentences], "after": [{SENTENCES} sentences]}}'
+    try:
+        known = parse_json(path.read_bytes(), str(path))
+    except InputError as error:
+        raise InputError(f"{error}: write {shape}") from error
+    sentences: dict[str, tuple[str, ...]] = {}
+    for label in labels:
+        entry = known.get(label) if isinstance(known, dict) else None
+        written: list[str] = []
+        for side in TEMPLATES:
+            listed = entry.get(side) if isinstance(entry, dict) else None
+            if not isinstance(listed, list) or len(listed) != SENTENCES or not all(isinstance(x, str) for x in listed):
+                raise InputError(
+                    f"{path} has no sentences for {label!r}; it needs {shape}, for every label of the corpus"
+                )
+            written += [f"{side} {text}" for text in listed]
+        sentences[label] = tuple(written)
+    return sentences
 
 
 def descriptions_file(cfg: TextConfig) -> Path:
@@ -46,22 +62,3 @@ def descriptions_file(cfg: TextConfig) -> Path:
             "use the template (--set text_bank.descriptions=template)"
         )
     return Path(cfg.descriptions_file).absolute()
-
-
-def sentences_of(content: bytes, labels: Sequence[str], path: Path) -> dict[str, tuple[str, ...]]:
-    """Read the sentences of the labels from a file. Raises InputError: it has another format, or lacks a label."""
-    shape = f'a label -> {{"before": [{SENTENCES} sentences], "after": [{SENTENCES} sentences]}}'
-    try:
-        known = parse_json(content, str(path))
-    except InputError as error:
-        raise InputError(f"{error}: write {shape}") from error
-    sentences: dict[str, tuple[str, ...]] = {}
-    for label in labels:
-        entry = known.get(label) if isinstance(known, dict) else None
-        sides = [entry.get(side) if isinstance(entry, dict) else None for side in SIDES]
-        if not all(isinstance(s, list) and len(s) == SENTENCES and all(isinstance(x, str) for x in s) for s in sides):
-            raise InputError(f"{path} has no sentences for {label!r}; it needs {shape}, for every label of the corpus")
-        sentences[label] = tuple(
-            f"{side} {text}" for side, texts in zip(SIDES, sides, strict=True) for text in texts or ()
-        )
-    return sentences

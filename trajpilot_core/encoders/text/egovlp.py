@@ -19,9 +19,10 @@ from trajpilot_core.encoders.text.base import (
     TOKENIZER,
     files_digest,
     model_files,
+    model_folder,
     weights_file,
 )
-from trajpilot_core.encoders.text.transformers_text import POOLS, Pool, TransformerText
+from trajpilot_core.encoders.text.transformers_text import POOLS, TransformerText
 from trajpilot_core.errors import CheckpointError, InputError
 
 FUSION = ("alpha_t2i", "crossattention_t2i")
@@ -38,8 +39,6 @@ INERT = (
     "numpy._core.multiarray.scalar",
 )
 """Objects that the authors' trainer writes next to the weights: its options, paths, and the best value so far."""
-QUOTED = 1_000
-"""Characters of torch's message, which names an object that is not allowed."""
 TEXT_KEYS = 197
 """Number of tensors of roberta-base without pooler."""
 ROBERTA_BASE = {
@@ -64,74 +63,59 @@ class Inert:
         """Return an empty object."""
         return super().__new__(cls)
 
-    def __init__(self, *ignored: object) -> None:
-        pass
-
     def __setstate__(self, ignored: object) -> None:
         """Ignore the state."""
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a released file, without the `module.` prefix of distributed training.
-
-    Returns:
-        Parameter name -> tensor, in its saved shape.
+    """Return parameter name -> tensor of a released file, without the `module.` prefix of distributed training.
 
     Raises CheckpointError: the file is damaged, has no weights, or needs objects that are not allowed.
     """
     with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except (UnpicklingError, RuntimeError, EOFError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{path} cannot be read safely: {' '.join(str(error).split())[:QUOTED]}") from error
+        except (UnpicklingError, RuntimeError, EOFError, TypeError, AttributeError) as error:  # names what is refused
+            raise CheckpointError(f"{path} cannot be read safely: {' '.join(str(error).split())[:1_000]}") from error
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, Mapping):
         raise CheckpointError(f"{path} has no state_dict; expected the released {CHECKPOINT}")
     return {key.removeprefix("module."): value for key, value in state.items() if isinstance(value, Tensor)}
 
 
-def is_stock(key: str) -> bool:
-    """Return whether a text key belongs to plain roberta-base: no fusion layer, pooler or buffer of positions."""
-    return not (any(part in key for part in FUSION) or key == "embeddings.position_ids" or key.startswith("pooler."))
-
-
-def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
+def load_egovlp(cfg: TextConfig, device: str) -> TransformerText:
     """Load the EgoVLPv2 text encoder from a folder with its weights and the roberta-base tokenizer files.
 
-    Raises:
-        InputError: the checkpoint or the tokenizer is not in the folder.
-        CheckpointError: the checkpoint does not have the released layout.
+    Raises InputError: the checkpoint or the tokenizer is not in the folder; CheckpointError: the checkpoint does not
+    have the released layout.
     """
     from transformers import RobertaTokenizer  # loads for seconds
 
+    folder = model_folder(cfg)
     weights = weights_file(folder)
     for name in TOKENIZER:
         if not (folder / name).is_file():
             raise InputError(f"{name} is missing in {folder}; put roberta-base's tokenizer there (docs/models.md)")
     state = read_checkpoint(weights)
     tower = text_tower(state).to(device).eval()
+    projection = text_projection(state).to(device) if cfg.embedding == "projected" else None
     return TransformerText(
         digest=f"egovlpv2:{cfg.embedding}:{files_digest(model_files(cfg))}",
         tokenizer=RobertaTokenizer.from_pretrained(folder, local_files_only=True),
         tower=tower,
-        pool=projected_pool(text_projection(state).to(device))
-        if cfg.embedding == "projected"
-        else POOLS[cfg.embedding],
-        max_tokens=cfg.max_tokens,
-        batch=cfg.batch,
+        pool=POOLS[cfg.embedding] if projection is None else lambda states_BTW, _: projection(states_BTW[:, 0]),
+        config=cfg,
         device=device,
     )
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:
-    """Build roberta-base, as wide as the weights, from the `text_model.` weights: all 197 of them, and no others.
-
-    Raises CheckpointError: keys are missing or unknown.
-    """
+    """Build roberta-base as wide as the 197 `text_model.` weights. Raises CheckpointError: keys missing or unknown."""
     from transformers import RobertaConfig, RobertaModel
 
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}
-    kept = {key: value for key, value in text.items() if is_stock(key)}
+    unread = {key for key in text if any(part in key for part in FUSION) or key.startswith("pooler.")}
+    kept = {key: value for key, value in text.items() if key not in unread | {"embeddings.position_ids"}}
     try:
         vocabulary, width = kept["embeddings.word_embeddings.weight"].shape
         positions = len(kept["embeddings.position_embeddings.weight"])
@@ -169,13 +153,3 @@ def text_projection(state: Mapping[str, Tensor]) -> nn.Sequential:
     projection = nn.Sequential(*layers)
     projection.load_state_dict(weights, strict=True)
     return projection.eval()
-
-
-def projected_pool(projection: nn.Sequential) -> Pool:
-    """Return the pool that projects the first token's state, (B, T, W) -> (B, E)."""
-
-    def pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
-        out: Tensor = projection(states_BTW[:, 0])
-        return out
-
-    return pool

@@ -2,7 +2,7 @@
 
 from schemas.config import TextConfig
 from schemas.places import is_plugin
-from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, model_folder, weights_file
+from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, model_files, weights_file
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import TEXT_ENCODERS as GROUP
 from trajpilot_core.plugins import load, refuse_clash
@@ -17,7 +17,7 @@ def _load_bag_of_words(cfg: TextConfig, device: str) -> TextEncoder:
 def _load_egovlp(cfg: TextConfig, device: str) -> TextEncoder:
     from trajpilot_core.encoders.text.egovlp import load_egovlp
 
-    return load_egovlp(model_folder(cfg), cfg, device)
+    return load_egovlp(cfg, device)
 
 
 def _load_transformers(cfg: TextConfig, device: str) -> TextEncoder:
@@ -36,12 +36,7 @@ TEXT_ENCODERS: dict[str, TextEncoderSpec] = {spec.name: spec for spec in SPECS}
 
 
 def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
-    """Return the spec of the encoder in the settings.
-
-    Raises:
-        NotBuiltError: no encoder has this name.
-        InputError: a plugin cannot be used.
-    """
+    """Return the spec of an encoder. Raises NotBuiltError: there is none; InputError: a plugin cannot be used."""
     if is_plugin(cfg.encoder):
         spec = load(cfg.encoder, GROUP, TextEncoderSpec)
         refuse_clash(cfg.encoder, GROUP, spec.name, TEXT_ENCODERS)
@@ -52,16 +47,10 @@ def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
 
 
 def load_text_encoder(cfg: TextConfig, device: str) -> TextEncoder:
-    """Return the encoder in the settings.
-
-    Raises:
-        InputError: a folder or a file that it needs is not set or does not exist.
-        CheckpointError: the weights do not have the expected layout.
-        NotBuiltError: there is no such encoder.
-    """
+    """Return the encoder in the settings. Raises InputError, CheckpointError or NotBuiltError: it cannot be used."""
     return text_encoder_spec(cfg).load(cfg, device)
 
 
 def encoder_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the encoder's local files, sorted; empty for the demo."""
-    return text_encoder_spec(cfg).files(cfg)
+    """Return the absolute paths of the encoder's local files, sorted; empty if it has none. Raises InputError."""
+    return model_files(cfg) if text_encoder_spec(cfg).needs_model else ()

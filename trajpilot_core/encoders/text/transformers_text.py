@@ -27,22 +27,16 @@ class TransformerText:
     """Module whose output has last_hidden_state (B, T, W)."""
     pool: Pool
     """(states (B, T, W), mask (B, T)) -> (B, E)."""
-    max_tokens: int
-    batch: int
+    config: TextConfig
     device: str
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (N, E) float32 of unit norm; texts are padded per batch and truncated at max_tokens."""
         parts = []
-        for at in range(0, len(texts), self.batch):
-            tokens = self.tokenizer(
-                list(texts[at : at + self.batch]),
-                padding=True,
-                truncation=True,
-                max_length=self.max_tokens,
-                return_tensors="pt",
-            ).to(self.device)
+        how = {"padding": True, "truncation": True, "max_length": self.config.max_tokens, "return_tensors": "pt"}
+        for at in range(0, len(texts), self.config.batch):
+            tokens = self.tokenizer(list(texts[at : at + self.config.batch]), **how).to(self.device)
             states = self.tower(**tokens).last_hidden_state
             parts.append(self.pool(states, tokens["attention_mask"]).float().cpu().numpy())
         return unit_rows(np.concatenate(parts))
@@ -51,9 +45,8 @@ class TransformerText:
 def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     """Load any transformers text model from safetensors in a folder.
 
-    Raises:
-        InputError: no folder is set, or the embedding is unknown.
-        CheckpointError: the files of the folder have another format, are damaged, or would run code.
+    Raises InputError: no folder is set, or the embedding is unknown; CheckpointError: the files of the folder have
+    another format, are damaged, or would run code.
     """
     if cfg.embedding not in POOLS:
         raise InputError(f"text_bank.embedding is {cfg.embedding!r}; the encoder transformers has {', '.join(POOLS)}")
@@ -68,8 +61,7 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
         tokenizer=tokenizer,
         tower=tower,
         pool=POOLS[cfg.embedding],
-        max_tokens=cfg.max_tokens,
-        batch=cfg.batch,
+        config=cfg,
         device=device,
     )
 
@@ -99,21 +91,16 @@ def _loaded(folder: Path, device: str) -> tuple[Any, Any]:
     return tower, tokenizer
 
 
-def cls_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return the (B, W) state of the first token."""
-    return states_BTW[:, 0]
-
-
-def mean_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+def _mean_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
     """Return the (B, W) mean of the states of the real tokens."""
     weight_BT1 = mask_BT[..., None].to(states_BTW.dtype)
     return (states_BTW * weight_BT1).sum(1) / weight_BT1.sum(1)
 
 
-def last_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
+def _last_pool(states_BTW: Tensor, mask_BT: Tensor) -> Tensor:
     """Return the (B, W) state of the last real token, on whichever side the padding is."""
     places_BT = torch.arange(mask_BT.shape[1], device=mask_BT.device) * mask_BT
     return states_BTW[torch.arange(len(mask_BT), device=mask_BT.device), places_BT.argmax(dim=1)]
 
 
-POOLS: dict[str, Pool] = {"cls": cls_pool, "mean": mean_pool, "last": last_pool}
+POOLS: dict[str, Pool] = {"cls": lambda states_BTW, _: states_BTW[:, 0], "mean": _mean_pool, "last": _last_pool}

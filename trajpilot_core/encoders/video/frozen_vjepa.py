@@ -49,24 +49,15 @@ class FrozenVjepa:
         """Numbers per clip: D, or D per token."""
         return SIZES[self.config.model].width * self.tokens
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Arithmetic of the network."""
-        return next(self.network.parameters()).dtype
-
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
-        """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB.
-
-        Raises:
-            torch.OutOfMemoryError: the clips do not fit into memory.
-        """
+        """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB. Raises torch.OutOfMemoryError."""
         device = next(self.network.parameters()).device
         with torch.inference_mode():
-            clip = normalised(torch.from_numpy(frames).to(device))
-            tokens, read = self.tokens_and_levels(clip.to(self.dtype))
+            tokens, read = self.tokens_and_levels(torch.from_numpy(frames).to(device))
             vectors = pooled(tokens, self.config)
             if self.ahead is not None:
-                vectors = torch.cat([vectors, predicted(self.ahead, read, self.config)], dim=1)
+                later = torch.full((len(read),), self.config.ahead_tubelets or 0)
+                vectors = torch.cat([vectors, self._predicted(self.ahead, read, later).float().mean(dim=1)], dim=1)
             out: NDArray[np.float16] = vectors.half().cpu().numpy()
             return out
 
@@ -78,35 +69,27 @@ class FrozenVjepa:
             ahead_B: long, which tubelet after the last one seen is predicted for each clip; None: none.
         """
         with torch.no_grad(), torch.autocast(frames_BTHWC.device.type, enabled=False):  # also in a training loop
-            tokens, read = self.tokens_and_levels(normalised(frames_BTHWC).to(self.dtype))
+            tokens, read = self.tokens_and_levels(frames_BTHWC)
             if self.ahead is None or ahead_B is None:
                 return tokens
-            grid = self.config.size_px // PATCH_PX
-            first_B = tokens.shape[1] + grid**2 * ahead_B.to(tokens.device)
-            places = first_B[:, None] + torch.arange(grid**2, device=tokens.device)
-            return torch.cat([tokens, last_level(self.ahead, read, places, grid).to(tokens.dtype)], dim=1)
+            return torch.cat([tokens, self._predicted(self.ahead, read, ahead_B).to(tokens.dtype)], dim=1)
 
-    def tokens_and_levels(self, clip_BCTHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens (B, N, D) of normalised clips, and the input of the predictor.
+    def _predicted(self, ahead: VjepaPredictor, read_BNL: Tensor, ahead_B: Tensor) -> Tensor:
+        """Return (B, M, D): the encoder's last level, its output, of the tubelet `ahead_B` after the last one seen."""
+        grid = self.config.size_px // PATCH_PX
+        first_B = read_BNL.shape[1] + grid**2 * ahead_B.to(read_BNL.device)
+        places_BM = first_B[:, None] + torch.arange(grid**2, device=read_BNL.device)
+        tokens: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
+        return tokens
 
-        The latter has the same tokens, or all levels, (B, N, L D), of which the tokens are the last.
-        """
+    def tokens_and_levels(self, frames_BTHWC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tokens (B, N, D) of clips, and what the predictor reads: the same, or all levels, (B, N, L D)."""
+        clip_BCTHW = normalised(frames_BTHWC).to(next(self.network.parameters()).dtype)
         if self.ahead is None or self.ahead.shape.levels == 1:
             tokens = self.network(clip_BCTHW)
             return tokens, tokens
         levels = self.network(clip_BCTHW, True)
         return levels[..., -self.ahead.shape.embed :], levels
-
-
-def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid: int) -> Tensor:
-    """Return (B, M, D): predictions of the encoder's last level, which is its output, at (B, M) places.
-
-    Args:
-        ahead: the predictor.
-        read_BNL: its input, (B, N, L D).
-    """
-    predicted: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
-    return predicted
 
 
 def normalised(frames_BTHWC: Tensor) -> Tensor:
@@ -122,14 +105,6 @@ def pooled(tokens_BND: Tensor, cfg: FeatureConfig) -> Tensor:
         return tokens_BND.float().mean(dim=1)
     by_tubelet: Tensor = tokens_BND.float().unflatten(1, (cfg.n_frames // TUBELET, -1))  # type: ignore[no-untyped-call]
     return by_tubelet.mean(dim=2).flatten(1)
-
-
-def predicted(ahead: VjepaPredictor, read_BNL: Tensor, cfg: FeatureConfig) -> Tensor:
-    """Return (B, D) float32: the mean of the tokens of one tubelet, `cfg.ahead_tubelets` after the last one seen."""
-    grid = cfg.size_px // PATCH_PX
-    first = read_BNL.shape[1] + grid**2 * (cfg.ahead_tubelets or 0)
-    places = torch.arange(first, first + grid**2, device=read_BNL.device).expand(len(read_BNL), -1)
-    return last_level(ahead, read_BNL, places, grid).float().mean(dim=1)
 
 
 def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:

@@ -12,49 +12,35 @@ from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP
 from trajpilot_core.plugins import load
 
-HALF_BYTES = 2
-"""Bytes of a number in the smallest precision of weights."""
-
 
 def _load_vjepa(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.frozen_vjepa import load_vjepa
-
-    return load_vjepa(cfg, device)
-
-
-def _load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.tiny import load_tiny
 
-    return load_tiny(cfg, device, scratch)
+    return load_tiny(cfg, device, scratch) if cfg.model in TINY.models else load_vjepa(cfg, device)
 
 
-def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
-    """Return the fault of a file of V-JEPA's weights by its name or size, and its remedy."""
+def _vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     model = VJEPA_FILES.get(path.name, cfg.model)
     if model != cfg.model:
         return f"weights of {model}", f"set features.model={model}"
-    least = n_parameters(cfg.model, "2.0") * HALF_BYTES
+    least = n_parameters(cfg.model, "2.0") * 2  # bytes, in half precision
     if path.stat().st_size < least:
         return f"{cfg.model} has at least {least / 1e9:.2f} GB", "download it again, or set features.model"
     return None
 
 
-TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_tiny, has_weights=False, n_threads=1)
+TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_vjepa, has_weights=False, n_threads=1)
 """Encoder of the demo; one thread, because decoders need the other cores."""
 VJEPA = VideoEncoderSpec(
-    "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=vjepa_fault
+    "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=_vjepa_fault
 )
 VIDEO_ENCODERS: dict[str, VideoEncoderSpec] = {model: spec for spec in (VJEPA, TINY) for model in spec.models}
 """FeatureConfig.model -> its encoder."""
 
 
 def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
-    """Return the spec of the encoder in the settings.
-
-    Raises:
-        NotBuiltError: no encoder has this model.
-        InputError: a plugin cannot be used.
-    """
+    """Return the spec of an encoder. Raises NotBuiltError: there is none; InputError: a plugin cannot be used."""
     if is_plugin(cfg.model):
         return load(cfg.model, GROUP, VideoEncoderSpec)
     if cfg.model not in VIDEO_ENCODERS:
@@ -63,17 +49,7 @@ def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
 
 
 def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
-    """Return the encoder in the settings.
-
-    Args:
-        cfg: settings of the stage `features`.
-        device: device of the encoder.
-        scratch: private folder, for an encoder that generates its weights.
-
-    Raises:
-        CheckpointError: a required checkpoint is not set, or cannot be used.
-        NotBuiltError: there is no such encoder.
-    """
+    """Return the encoder; it may write weights to `scratch`. Raises CheckpointError or NotBuiltError: there is none."""
     return video_encoder_spec(cfg).load(cfg, device, scratch)
 
 

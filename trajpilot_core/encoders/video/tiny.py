@@ -18,10 +18,7 @@ WRAPPER = "module.backbone."
 
 
 def load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
-    """Load the demo's encoder; if no checkpoint is set, its weights are first written to `scratch`.
-
-    Raises CheckpointError: the checkpoint in the settings cannot be used.
-    """
+    """Load the demo's encoder; without a checkpoint it first writes weights to `scratch`. Raises CheckpointError."""
     path = cfg.checkpoint
     if path is None:
         path = str(scratch / "tiny.pt")

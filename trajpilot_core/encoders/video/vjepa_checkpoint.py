@@ -18,13 +18,10 @@ from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError
 
 M = TypeVar("M", bound=nn.Module)
-LONGEST_FAULT = 1_500
-"""Characters of torch's message that are quoted."""
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Parts of a training checkpoint, in order of preference: the averaged weights before the trained ones."""
-PREFIXES = ("module.", "backbone.")
+WRAPPERS = r"^(module\.|backbone\.)+"
 """Prefixes from the wrappers of distributed training."""
-WRAPPERS = rf"^({'|'.join(map(re.escape, PREFIXES))})+"
 TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
 """Parameter that identifies the layout of transformers."""
 
@@ -53,12 +50,9 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
 def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str) -> M:
     """Return a model with all weights of a released file, and no others, in eval mode, float32.
 
-    Args:
-        build: builds the model; its initial weights take no memory.
-        state: the weights.
-        fault: message, with a remedy, if the weights do not fit.
+    The initial weights of the model that `build` returns take no memory.
 
-    Raises CheckpointError: the weights do not fit.
+    Raises CheckpointError, with the message `fault`: the weights do not fit.
     """
     with torch.device("meta"):
         model = build()
@@ -66,7 +60,7 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
         model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         text = str(error).replace("\n\t", " ")
-        raise CheckpointError(f"{fault}: {text[:LONGEST_FAULT]}") from error
+        raise CheckpointError(f"{fault}: {text[:1_500]}") from error
     return model.float().eval().requires_grad_(False)
 
 

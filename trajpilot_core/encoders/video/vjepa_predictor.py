@@ -7,6 +7,7 @@ Source: facebookresearch/vjepa2 at c2963a47 (2.0), its app/vjepa_2_1 at be434e46
 Shapes: B clips, N context tokens, M target tokens, D width of the encoder, L levels, W width of the predictor.
 """
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from schemas.features import Release
 from trajpilot_core.encoders.video.vjepa import NORM_EPS, SIZES, SelfBlock, VjepaSpec, rope_table
-from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with, read_checkpoint
+from trajpilot_core.encoders.video.vjepa_checkpoint import WRAPPERS, frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError
 
 MASK_INDEX = 1
@@ -112,8 +113,7 @@ class VjepaPredictor(nn.Module):
 def load_predictor(path: str, model: str, *, interpolate_rope: bool = True) -> VjepaPredictor:
     """Build the predictor in the released file of an encoder, in eval mode, float32; names identify its release.
 
-    Raises:
-        CheckpointError: the file or the predictor is missing, has another size, or predicts tokens of another encoder.
+    Raises CheckpointError: it is missing, has another size, or predicts tokens of another encoder.
     """
     state = predictor_state(path)
     release: Release = "2.1" if "predictor_proj_context.weight" in state else "2.0"
@@ -133,11 +133,7 @@ def predictor_state(path: str) -> dict[str, Tensor]:
     content: Any = read_checkpoint(path).get(ENTRY)
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise CheckpointError(f"{path} contains no {ENTRY!r} with tensors; use a released file of V-JEPA 2")
-    state = {}
-    for name, value in content.items():
-        for prefix in PREFIXES:
-            name = name.replace(prefix, "")
-        state[name] = value
+    state = {re.sub(WRAPPERS, "", name): value for name, value in content.items()}
     state.pop("predictor_pos_embed", None)  # of an earlier training; unused with rotary positions
     return state
 

@@ -75,11 +75,9 @@ class Answered(NamedTuple):
 
 
 def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes:
-    """Return (V,) the class of every label, from 0 on in the order of first labels.
+    """Return (V,) the class of every label (V,) of the tables, from 0 on in the order of first labels.
 
-    Args:
-        label_ids: (V,) names of the labels in the tables; labels may share a name, and so a class.
-        classes: label id -> class; a label that is not named there is a class of its own.
+    Labels may share a name, and so a class; one that `classes` does not name is a class of its own.
     """
     number: dict[str, int] = {}
     return np.array([number.setdefault(classes.get(name, name), len(number)) for name in label_ids], np.int64)
@@ -88,11 +86,9 @@ def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes:
 def decide(
     graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes, *, has_goal: bool = True
 ) -> Decisions:
-    """Make the optimal decision of every metric for windows of one shape.
+    """Make the optimal decision of every metric for windows of one shape and `classes` (V,) of `class_codes`.
 
-    Args:
-        classes: (V,) as `class_codes` returns them.
-        has_goal: the sequence of the steps after Start alone is not needed.
+    With a goal, the sequence of the steps after Start alone is not needed.
     """
     messages = messages_of(graph, evidence, seen)
     rankings, chances = [], []
@@ -108,13 +104,10 @@ def decide(
         mid = Sequences(ranking[:, 1, :1], chance[:, 1, 0], np.ones_like(full.is_proven))
     else:
         mid = best_sequences(graph, evidence, seen, messages, columns[1:-1], classes)
-    proven = np.stack([mid.is_proven, full.is_proven], axis=1)
+    after = None if has_goal else best_sequences(graph, evidence, seen, messages, columns[1:], classes)
+    proven = np.stack([part.is_proven for part in (mid, full, after) if part is not None], axis=1)
     decisions = Decisions(ranking, chance, mid.classes, mid.probability, full.classes, full.probability, proven)
-    if has_goal:
-        return decisions
-    after = best_sequences(graph, evidence, seen, messages, columns[1:], classes)
-    proven = np.concatenate([proven, after.is_proven[:, None]], axis=1)
-    return decisions._replace(is_proven=proven, after=after.classes, after_chance=after.probability)
+    return decisions if after is None else decisions._replace(after=after.classes, after_chance=after.probability)
 
 
 def answers(

@@ -111,13 +111,10 @@ class Prefixes(NamedTuple):
 def best_sequences(
     graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes, classes: Codes
 ) -> Sequences:
-    """Decode jointly the classes of the steps at `columns` (M,) of every window, rising.
+    """Decode jointly the classes of the steps at `columns` (M,) of every window, rising; one that occurs twice gets one
+    class. `classes` (V,) of the labels count from 0 on without a gap.
 
     Searches with the first of `WIDTHS`, and what that did not settle with the next one.
-
-    Args:
-        columns: a column that occurs twice gets one class.
-        classes: (V,) class of every label, from 0 on without a gap.
     """
     distinct, column = np.unique(columns, return_inverse=True)
     problem = problem_of(graph, evidence, seen, messages, distinct.tolist(), classes)
@@ -154,11 +151,8 @@ def problem_of(
 
 
 def largest_before(weight_WTPAG: Array, moves: Sequence[Move], classes_TPA: Codes) -> Array:
-    """Return (W, T, P, G): the most that one class of a step can have, seen from every state of the step before.
-
-    Args:
-        weight_WTPAG: weight of every label of the step, with the most that any continuation after it can have.
-    """
+    """Return (W, T, P, G): the most that one class of a step can have, seen from every state of the step before; the
+    weight of a label includes the most that any continuation after it can have."""
     arrived = [move.weight[..., None, :] * np.roll(weight_WTPAG, -move.by, axis=2) for move in moves]
     # From a state, K moves and A alternatives lead to K x A labels, some of them of one class.
     by_label = np.concatenate([np.broadcast_to(part, weight_WTPAG.shape) for part in arrived], axis=3)
@@ -185,7 +179,6 @@ def search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, A
 
 
 def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, Array, Array]:
-    """Search in all windows at once."""
     left, classes_TPA = np.zeros(len(known)), problem.classes
     window, arrived = np.arange(len(known)), problem.start
     layers: list[Prefixes] = []
@@ -195,9 +188,11 @@ def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, 
             arrived = leave(layers[-1].message, moves)
         weight = problem.weight(window, m)
         score = np.einsum("ntpg,ntpag->ntpa", arrived * problem.rest[m][window], weight)
-        bound = rounded(sums_by_class(score.reshape(len(window), classes_TPA.size), classes_TPA.ravel()))
+        exact = sums_by_class(score.reshape(len(window), classes_TPA.size), classes_TPA.ravel())
+        mantissa, exponent = np.frexp(exact)  # rounded, so that no rounding error decides between ties
+        bound = np.ldexp(mantissa.round(DIGITS), exponent)
         row, chosen = np.nonzero(bound > known[window, None] * (1 + ROUNDING))
-        kept = widest_rows(window[row], bound[row, chosen], width, left)
+        kept = _widest_rows(window[row], bound[row, chosen], width, left)
         row, chosen = row[kept], chosen[kept]
         is_chosen = (classes_TPA == chosen[:, None, None, None]).astype(np.float64)
         message = arrived[row] * np.einsum("ntpag,ntpa->ntpg", weight[row], is_chosen)
@@ -206,19 +201,9 @@ def _search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, 
     return *trace(layers, len(known)), left
 
 
-def rounded(bound: Array) -> Array:
-    """Round bounds of any shape to `DIGITS` binary-scaled decimals, so that no rounding error decides between ties."""
-    mantissa, exponent = np.frexp(bound)
-    return np.asarray(np.ldexp(mantissa.round(DIGITS), exponent))
-
-
-def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
-    """Return, rising, the rows with the `width` highest bounds of every window, ties to the earlier row.
-
-    Args:
-        windows: (N,) window of every row.
-        left: (W,), learns the highest bound left out.
-    """
+def _widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
+    """Return, rising, the rows (N,) with the `width` highest bounds of every window, ties to the earlier row; `left`
+    (W,) learns the highest bound left out."""
     order = np.lexsort((-bound, windows))
     window = windows[order]
     is_kept = np.arange(len(window)) - np.searchsorted(window, window) < width

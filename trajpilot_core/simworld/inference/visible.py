@@ -77,10 +77,7 @@ def steps_of(world: World) -> TableSteps:
 
 
 def unshown(world: World, segments: pa.Table, *, has_classes: bool) -> str | None:
-    """Return why the tables of a world have no exact ceiling; None where they have one.
-
-    Raises InputError: the table is not one of this world.
-    """
+    """Return why tables of a world have no exact ceiling; None: they have one. Raises InputError: not of this world."""
     steps = layout_of(world.config.layout).steps
     if isinstance(steps, str):
         return steps

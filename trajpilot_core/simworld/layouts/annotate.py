@@ -14,39 +14,29 @@ from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, ra
 TEXT_WEIGHTS = (0.55, 0.2, 0.15, 0.1)
 """How often an annotator uses the usual text of a label, its second, third and fourth."""
 OTHER_TEXTS = (
-    "The woman A talks to C",
-    "The man B walks to the door",
-    "The woman A points at the table",
-    "The man B waits",
+    "The woman A talks to C.",
+    "The man B walks to the door.",
+    "The woman A points at the table.",
+    "The man B waits.",
 )
 REASONS = ("descriptions do not match the video", "too few descriptions")
-SECOND_SKIPS = 0.4
-"""Share of the steps that the second annotator leaves out."""
-
 
 Captions = Callable[[World, np.random.Generator, TakeTruth, int], tuple[str, str]]
 """An annotator's sentence about step number i of a take, and its subject (C: the wearer)."""
 SHARED_NAME = "Get the tools ready"
-KEEP_E = ("ties",)
-"""Words that lose their s and nothing else, against the rule for words in -ies."""
 
 
-def annotations_of(world: World, take: TakeTruth, captions: Captions | None = None) -> list[Json]:
-    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one.
-
-    Args:
-        captions: what is said of a step; None: a paraphrase of its label.
-    """
-    captions = captions or label_caption
+def annotations_of(world: World, take: TakeTruth, captions: Captions) -> list[Json]:
+    """Return the released annotation objects of one take: one annotator, perhaps a second, perhaps a rejected one."""
     config = world.config
     rng = stream(config, "annotators", take.index)
     pool = [f"{int(x):04d}" for x in stream(config, "annotator names").integers(1000, 9999, 12)]
-    names = [pool[i] for i in rng.permutation(len(pool))[:3]]
-    annotations = [annotation(world, take, rng, names[0], captions)]
+    first, second, third = (pool[i] for i in rng.permutation(len(pool))[:3])
+    annotations = [annotation(world, take, rng, first, captions)]
     if rng.random() < config.second_annotator_share:
-        annotations.append(annotation(world, take, rng, names[1], captions, skips=SECOND_SKIPS))
+        annotations.append(annotation(world, take, rng, second, captions, skips=0.4))
     if rng.random() < config.rejected_share:
-        bad = annotation(world, take, rng, names[2], captions, skips=0.8)
+        bad = annotation(world, take, rng, third, captions, skips=0.8)
         annotations.append(bad | {"rejected": True, "reject_reason": REASONS[int(rng.integers(len(REASONS)))]})
     return [annotations[i] for i in rng.permutation(len(annotations))]
 
@@ -66,11 +56,9 @@ def annotation(
         record = description(text, time_s, subject)
         record["unsure"] = bool(rng.random() < config.unsure_share)
         record["ego_visible"] = bool(rng.random() >= config.invisible_share)
-        descriptions.append(record)
-        if rng.random() < config.duplicate_share:
-            descriptions.append(dict(record))
+        descriptions += [record] * (2 if rng.random() < config.duplicate_share else 1)
         if rng.random() < config.other_share:
-            text = OTHER_TEXTS[int(rng.integers(len(OTHER_TEXTS)))] + "."
+            text = OTHER_TEXTS[int(rng.integers(len(OTHER_TEXTS)))]
             descriptions.append(description(text, round(time_s + float(rng.uniform(0.1, 0.6)), 5), "O"))
     if rng.random() < config.unsorted_share and len(descriptions) > 1:
         descriptions = [descriptions[i] for i in rng.permutation(len(descriptions))]
@@ -126,7 +114,7 @@ def paraphrase_csv(world: World) -> str:
 def base_form(verb: str) -> str:
     """Return the base form of a verb in the third person: `cuts` gives cut, `picks up` pick up, `empties` empty."""
     word, _, rest = verb.partition(" ")
-    if word.endswith("ies") and word not in KEEP_E:
+    if word.endswith("ies") and word != "ties":  # which loses its s and nothing else
         word = word[:-3] + "y"
     else:
         word = word.removesuffix("es") if word.endswith(("sses", "shes", "ches", "xes")) else word.removesuffix("s")

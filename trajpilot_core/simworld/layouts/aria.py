@@ -4,7 +4,6 @@ Conventions (Project Aria documentation): device frame = left SLAM camera, x dow
 same way round, turned against it by 39.4 degrees; quaternions x, y, z, w in the trajectory, w first in the calibration.
 """
 
-import io
 import json
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.motion import HeadMotion, head_poses
-from trajpilot_core.simworld.world.render import focal_px
+from trajpilot_core.simworld.world.render import camera_matrix
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
 
 RGB_FROM_UPRIGHT = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
@@ -99,8 +98,8 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
     The projection is a pinhole (`Linear`: fx, fy, cx, cy of the written video), which is how the frames are drawn.
     """
     capture, size = world.captures[take.capture], world.config.size_px
-    focal, centre = round(focal_px(size, world.config.view_deg), 9), (size - 1) / 2
-    what, params = "fx, fy, cx, cy of the written video", [focal, focal, centre, centre]
+    focal, _, centre = camera_matrix(size, world.config.view_deg)[0].tolist()
+    what, params = "fx, fy, cx, cy of the written video", [round(focal, 9), round(focal, 9), centre, centre]
     x, y, z, w = (round(float(v), 15) for v in ROTATION_DEVICE_RGB.as_quat())
     cameras = [
         {
@@ -114,13 +113,9 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
             ("camera-rgb", TRANSLATION_DEVICE_RGB_M.tolist(), [w, [x, y, z]]),
         )
     ]
+    calibrations = {"ImuCalibrations": [], "CameraCalibrations": cameras}
     lines = [
-        {
-            "utc_timestamp_ns": -1,
-            "tracking_timestamp_us": int(ns // 1000),
-            "ImuCalibrations": [],
-            "CameraCalibrations": cameras,
-        }
+        {"utc_timestamp_ns": -1, "tracking_timestamp_us": int(ns // 1000), **calibrations}
         for ns in frame_clock_ns(world, capture, take.first_row + np.arange(0, take.n_frames, world.config.fps))
     ]
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
@@ -135,12 +130,8 @@ def timesync_csv(world: World, capture: CaptureTruth) -> str:
     late, frame0 = int(rng.integers(2, 8)), int(rng.integers(0, 400))
     rgb, slam = f"{capture.camera}_214-1", f"{capture.camera}_1201-1"
     clock = frame_clock_ns(world, capture, np.arange(capture.rows))
-    text = io.StringIO()
-    text.write(
-        f"cam01_pts,cam01_frame_number,{slam}_capture_timestamp_ns,"
-        f"{rgb}_pts,{rgb}_frame_number,{rgb}_capture_timestamp_ns\n"
-    )
+    head = f"cam01_pts,cam01_frame_number,{slam}_capture_timestamp_ns"
+    rows = [f"{head},{rgb}_pts,{rgb}_frame_number,{rgb}_capture_timestamp_ns\n"]
     for k, ns in enumerate(clock.tolist()):
-        side = "" if k < late else str(ns + 11_000_000)
-        text.write(f"{k * 1001},{k},{side},{k},{frame0 + k},{ns}\n")
-    return text.getvalue()
+        rows.append(f"{k * 1001},{k},{'' if k < late else ns + 11_000_000},{k},{frame0 + k},{ns}\n")
+    return "".join(rows)

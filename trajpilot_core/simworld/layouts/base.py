@@ -173,10 +173,7 @@ else; two_splits: the same video is annotated as training and as tested."""
 
 
 def layout_of(name: str) -> Layout:
-    """Return the `LAYOUT` of the module in this folder that is called as the layout.
-
-    Raises WorldError: no corpus is written in this layout.
-    """
+    """Return the `LAYOUT` of the module of this name in this folder. Raises WorldError: there is no such layout."""
     if name not in layouts():
         raise WorldError(f"no simulated world is written in the layout {name!r}; there are {', '.join(layouts())}")
     return cast(Layout, import_module(f"{__package__}.{name}").LAYOUT)

@@ -17,7 +17,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.faults import TAKE_FAULTS, Json
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles
-from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
+from trajpilot_core.simworld.layouts.metadata import release_files, take_files
 from trajpilot_core.simworld.world.truth import BASES, CHANNELS, LOOKS, SegmentTruth, TakeTruth, World, stream
 
 ShotOutcome = Literal["made", "missed", "ambiguous", "none"]
@@ -26,7 +26,6 @@ MOVE, PREPARE, SHOT, RESULT = range(4)
 YAW = 3
 """Channel of the yaw; that of the pitch follows."""
 DRILLS = ((6001, "Mikan Layup"), (6002, "Reverse Layup"), (6003, "Mid-Range Jump Shooting"))
-PARENT = (6000, "Basketball")
 AMBIGUOUS_SHARE, OWN_SHARE, OTHER_SHARE = 0.12, 0.2, 0.3
 """Outcomes that name both kinds of evidence; shots without a next outcome that state it themselves; misses that another
 player rebounds."""
@@ -62,7 +61,7 @@ class ShotAttempt:
 
 
 def role_of(world: World, label: int) -> int:
-    """Return the role of a step."""
+    """Return the role of a step of this label."""
     return world.labels[label].position % 4
 
 
@@ -121,28 +120,26 @@ def released(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tu
 
 def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
     """Return an annotator's sentence about step number i, and its subject."""
-    shots, label = shots_of(world, take), take.segments[i].label
+    shots, role = shots_of(world, take), role_of(world, take.segments[i].label)
     pick = int(rng.integers(4))
     if i in shots:
         return (OWN if shots[i].evidence == "own" else SHOTS[pick]), "C"
     shot = shots.get(i - 1)
-    if role_of(world, label) == RESULT and shot is not None:
+    if role == RESULT and shot is not None:
         missed = OTHER if shot.subject == "O" else MISSED[pick]
-        sentence = {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed)
-        return sentence, shot.subject
-    texts = BEFORE[MOVE if role_of(world, label) == RESULT else role_of(world, label)]
+        return {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed), shot.subject
+    texts = BEFORE[MOVE if role == RESULT else role]
     return texts[pick % len(texts)], "C"
 
 
 def rest(world: World) -> NamedFiles:
     """Yield captures, metadata and the descriptions of the drills; of the labels of the world nothing is said here."""
 
-    def facts(world: World, take: TakeTruth) -> Json:
-        """Return the fields of takes.json that make a take a basketball drill."""
+    def facts(take: TakeTruth) -> Json:
         number, name = DRILLS[take.task % len(DRILLS)]
-        return {"task_id": number, "task_name": name, "parent_task_id": PARENT[0], "parent_task_name": PARENT[1]}
+        return {"task_id": number, "task_name": name, "parent_task_id": 6000, "parent_task_name": "Basketball"}
 
-    return release_files(world, Tree(captions=caption, facts=facts, has_paraphrases=False))
+    return release_files(world, caption, facts)
 
 
 OF_USED_DESCRIPTIONS = ("time_beyond", "time_at_end", "times_equal", "text_empty")

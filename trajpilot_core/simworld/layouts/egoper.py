@@ -10,7 +10,7 @@ from dataclasses import replace
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.egoper.reader import take_id
 from trajpilot_core.corpora.records.annotations import normalise
-from trajpilot_core.simworld.faults import Faults, Json, TakeContents
+from trajpilot_core.simworld.faults import Json, TakeContents
 from trajpilot_core.simworld.layouts.annotate import SHARED_NAME, step_name
 from trajpilot_core.simworld.layouts.base import (
     VIDEO_ONLY,
@@ -42,7 +42,6 @@ DESCRIPTIONS = {
 DECIMALS = 3
 GAP_SHARE, GAP = 0.3, 0.2
 """How often background follows a step, and which share of the step it takes."""
-SPLIT_FILES = ("training", "validation", "test")
 
 
 def task_key(world: World, task: int) -> str:
@@ -80,9 +79,7 @@ def video_id(world: World, take: TakeTruth) -> str:
 
 def split_file(world: World, take: TakeTruth) -> str:
     """Return the list that names a take: tested takes are shared between validation and test."""
-    if take.split == "train":
-        return "training"
-    return "validation" if rank_of(world, take) // 2 % 2 == 0 else "test"
+    return "training" if take.split == "train" else ("validation", "test")[rank_of(world, take) // 2 % 2]
 
 
 def tiled(world: World, take: TakeTruth) -> list[AnnotatedSpan]:
@@ -121,14 +118,12 @@ def segment(world: World, take: TakeTruth) -> Json:
     times: list[list[Time]] = [[s.start] if s.is_malformed else [s.start, s.end] for s in spans]
     if take.index % 3 == 1:
         actions, types = [str(a) for a in actions], [str(t) for t in types]
-    labels: Json = {
-        "action": actions,
+    labels = {
+        "action": actions[:-1] if take.fault == "take_malformed" else actions,
         "action_type": types,
         "time_stamp": times,
         "error_description": [DESCRIPTIONS.get(s.error_type, "") for s in spans],
     }
-    if take.fault == "take_malformed":
-        labels["action"] = labels["action"][:-1]
     return {"video_id": video_id(world, take), "labels": labels}
 
 
@@ -152,7 +147,7 @@ def rest(world: World) -> NamedFiles:
     }
     yield "annotation.json", as_json(document)
     for task in range(world.config.tasks):
-        lists: dict[str, list[str]] = {name: [] for name in SPLIT_FILES}
+        lists: dict[str, list[str]] = {name: [] for name in ("training", "validation", "test")}
         for take in (take for take in takes if take.task == task and take.fault != "no_split"):
             for name in (split_file(world, take), *(["validation"] if take.fault == "two_splits" else [])):
                 lists[name].append(video_id(world, take))
@@ -160,20 +155,17 @@ def rest(world: World) -> NamedFiles:
             yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{video_id}\n" for video_id in ids).encode()
 
 
-def label_ids(world: World) -> list[str]:
-    """Return (V,) the label ids that the reader gives to steps: normalised names, joined over the tasks."""
-    return [normalise(step_name(label)) for label in world.labels]
-
-
-def placed_takes(world: World) -> dict[str, PlacedTake]:
-    """Return the takes by the ids that the reader gives them."""
-    return {take_id(video_id(world, take)): PlacedTake(take) for take in world.takes}
-
-
-FAULTS: Faults = {
-    **VIDEO_ONLY,
-    "unlabelled": (Code.UNLABELLED,),
-    "no_split": (Code.NO_SPLIT, Code.SPLIT_UNUSED),
-    "take_malformed": (Code.RECORD_MALFORMED,),
-}
-LAYOUT = Layout(take_files, rest, FAULTS, TableSteps(label_ids, placed_takes))
+LAYOUT = Layout(
+    take_files,
+    rest,
+    {
+        **VIDEO_ONLY,
+        "unlabelled": (Code.UNLABELLED,),
+        "no_split": (Code.NO_SPLIT, Code.SPLIT_UNUSED),
+        "take_malformed": (Code.RECORD_MALFORMED,),
+    },
+    TableSteps(
+        lambda world: [normalise(step_name(label)) for label in world.labels],  # the reader joins names over the tasks
+        lambda world: {take_id(video_id(world, take)): PlacedTake(take) for take in world.takes},
+    ),
+)

@@ -157,13 +157,9 @@ def rest(world: World) -> NamedFiles:
         rows[split] = sorted((row for take in takes for row in rows_of(world, take)), key=lambda row: str(row[0]))
         persons[split] = {participant(world, take) for take in takes}
         yield f"EPIC_100_{name}.csv", table(COLUMNS, rows[split])
-    known: dict[str, list[tuple[str, ...]]] = {
-        "verb": [verbs_of(primitive) for primitive in range(config.primitives)],
-        "noun": [(noun,) for noun in nouns],
-    }
-    for kind, listed in known.items():
-        names = [[name.replace(" ", "-") for name in variants] for variants in listed]
-        classes = [[i, variants[0], str(variants), "simulated"] for i, variants in enumerate(names)]
+    verbs = [[verb.replace(" ", "-") for verb in verbs_of(primitive)] for primitive in range(config.primitives)]
+    for kind, listed in (("verb", verbs), ("noun", [[noun.replace(" ", "-")] for noun in nouns])):
+        classes = [[i, variants[0], str(variants), "simulated"] for i, variants in enumerate(listed)]
         yield f"EPIC_100_{kind}_classes.csv", table(head, classes)
     seen = [world.labels[s.label] for t in world.takes if t.fault is None and t.split == "train" for s in t.segments]
     tail_verbs = tail_of(Counter(label.primitive for label in seen), config.primitives)
@@ -172,7 +168,7 @@ def rest(world: World) -> NamedFiles:
     yield "EPIC_100_tail_nouns.csv", table(["noun"], [[n] for n in tail_nouns])
     unseen = [[name] for name in sorted(persons["val"] - persons["train"])]
     yield "EPIC_100_unseen_participant_ids_validation.csv", table(["participant_id"], unseen)
-    missing = [[i, row[0]] for i, row in enumerate(row for row in rows["val"] if len(row) > 3 and row[3] == "")]
+    missing = [[i, row[0]] for i, row in enumerate(row for row in rows["val"] if row[3] == "")]
     yield "EPIC_100_validation_missing_timestamp_narrations.csv", table(["", "narration_id"], missing)
     filmed = [t for t in world.takes if t.fault not in ("take_unknown", "name_parent", "name_absolute")]
     side = f"{config.size_px}x{config.size_px}"

@@ -13,7 +13,7 @@ import numpy as np
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.goalstep.reader import take_id
 from trajpilot_core.corpora.records.annotations import normalise
-from trajpilot_core.simworld.faults import Faults, Json, TakeContents
+from trajpilot_core.simworld.faults import Json, TakeContents
 from trajpilot_core.simworld.layouts.annotate import is_shared, step_description, step_name, thing_of
 from trajpilot_core.simworld.layouts.base import (
     VIDEO_ONLY,
@@ -33,7 +33,6 @@ from trajpilot_core.simworld.layouts.base import (
 from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
 
 VIDEOS, ANNOTATIONS = "v2/full_scale", "v2/annotations"
-GROUPS = f"{ANNOTATIONS}/goalstep_video_groups.tsv"
 OFFSET_S = 0.0210286458333333
 """Where goals start: the canonical offset of the release."""
 DECIMALS = 5
@@ -74,13 +73,9 @@ def entry_uid(world: World, take: TakeTruth) -> str:
 
 def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
     """Yield the video files of a take."""
-    later: tuple[bytes | None, ...] = content.later_videos
-    if take.fault == "take_unknown":
-        return
-    if take.fault == "group_part_missing":
-        later = (None,) * len(later)
-    for uid, data in zip(video_uids(world, take), (content.video, *later), strict=True):
-        if data is not None:
+    for k, (uid, data) in enumerate(zip(video_uids(world, take), (content.video, *content.later_videos), strict=True)):
+        is_lost = take.fault == "take_unknown" or (k > 0 and take.fault == "group_part_missing")
+        if data is not None and not is_lost:
             yield f"{VIDEOS}/{uid}.mp4", data
 
 
@@ -117,11 +112,6 @@ def category(label: LabelTruth) -> str:
     return f"{about}: {step_name(label)}"
 
 
-def label_ids(world: World) -> list[str]:
-    """Return (V,) the label ids that the reader gives to steps with its own settings: normalised categories."""
-    return [normalise(category(label)) for label in world.labels]
-
-
 def placed_takes(world: World) -> dict[str, PlacedTake]:
     """Return the files of all takes by the ids that the reader gives them."""
     placed: dict[str, PlacedTake] = {}
@@ -140,7 +130,8 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
     times = {"start_time": span.start, "end_time": span.end}
-    record: Json = {**times, "step_category": category(truth), "step_description": step_description(truth)}
+    name = "" if span.is_nameless else category(truth)
+    record: Json = {**times, "step_category": name, "step_description": step_description(truth)}
     record |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
     record["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
     record["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
@@ -160,20 +151,15 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
             }
             for start, end, verb, says in halves
         ]
-    if span.is_nameless:
-        record["step_category"] = ""
-    return {"step_category": record["step_category"]} if span.is_malformed else record
+    return {"step_category": name} if span.is_malformed else record
 
 
 def entry(world: World, take: TakeTruth) -> Json:
     """Return the annotation of one take."""
     rng = stream(world.config, "goalstep", take.index)
     spans = break_spans(world, take, spans_of(take, DECIMALS))
-    seen: set[int] = set()
-    steps: list[Any] = []
-    for span in spans:
-        steps.append(step(world, rng, span, span.label in seen))
-        seen.add(span.label)
+    labels = [span.label for span in spans]
+    steps: list[Any] = [step(world, rng, span, span.label in labels[:k]) for k, span in enumerate(spans)]
     if take.fault is not None:
         steps = [step | {"is_relevant": "essential"} if "is_relevant" in step else step for step in steps]
     if rank_of(world, take) == 0:
@@ -206,7 +192,7 @@ def rest(world: World) -> NamedFiles:
             groups.append(f"simulated\t{list(uids)}")
     about = {"date": "simulated", "version": "v2_1", "description": "Simulated metadata"}
     yield "ego4d.json", as_json({**about, "videos": videos})
-    yield GROUPS, ("\n".join(groups) + "\n").encode()
+    yield f"{ANNOTATIONS}/goalstep_video_groups.tsv", ("\n".join(groups) + "\n").encode()
     for split in ("train", "val"):
         document = {
             "version": "1.0",
@@ -218,13 +204,18 @@ def rest(world: World) -> NamedFiles:
         yield f"{ANNOTATIONS}/goalstep_{split}.json", as_json(document)
 
 
-FAULTS: Faults = {
-    **VIDEO_ONLY,
-    "unlabelled": (Code.UNLABELLED,),
-    "take_malformed": (Code.RECORD_MALFORMED,),
-    "group_part_missing": (Code.VIDEO_MISSING,),
-    "group_unknown": (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED),
-}
-TINY = {"train_takes": 9, "test_takes": 5, "operators": 6, "segments": 14}
-"""Longer takes: of ten steps, those not relevant and those that odometry loses leave no window of eight."""
-LAYOUT = Layout(take_files, rest, FAULTS, TableSteps(label_ids, placed_takes), tiny=TINY, parts=parts)
+LAYOUT = Layout(
+    take_files,
+    rest,
+    {
+        **VIDEO_ONLY,
+        "unlabelled": (Code.UNLABELLED,),
+        "take_malformed": (Code.RECORD_MALFORMED,),
+        "group_part_missing": (Code.VIDEO_MISSING,),
+        "group_unknown": (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED),
+    },
+    TableSteps(lambda world: [normalise(category(label)) for label in world.labels], placed_takes),
+    # Longer takes: of ten steps, those not relevant and those that odometry loses leave no window of eight.
+    tiny={"train_takes": 9, "test_takes": 5, "operators": 6, "segments": 14},
+    parts=parts,
+)

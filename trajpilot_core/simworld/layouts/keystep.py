@@ -20,20 +20,16 @@ from trajpilot_core.simworld.layouts.base import (
     rank_of,
     spans_of,
 )
-from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
+from trajpilot_core.simworld.layouts.metadata import release_files, take_files
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
-FIRST_UNIQUE_ID = 800
 DECIMALS = 5
-TOUCH_DECIMALS = 3
-"""A segment starts at the end of the one before, rounded to this."""
 
 
 def unique_ids(world: World) -> dict[str, int]:
     """Return step name -> `step_unique_id`, one for all scenarios."""
-    return {
-        name: FIRST_UNIQUE_ID + 3 * i for i, name in enumerate(sorted({step_name(label) for label in world.labels}))
-    }
+    names = sorted({step_name(label) for label in world.labels})
+    return {name: 800 + 3 * i for i, name in enumerate(names)}
 
 
 def label_ids(world: World) -> list[str]:
@@ -95,8 +91,8 @@ def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
 def annotation(world: World, take: TakeTruth) -> Json:
     """Return the annotation of one take."""
     rng = stream(world.config, "keystep", take.index)
-    whole = spans_of(take, DECIMALS)
-    touching = [AnnotatedSpan(s.label, round(float(s.start), TOUCH_DECIMALS), s.end) for s in whole]
+    # A segment starts at the end of the one before, rounded.
+    touching = [AnnotatedSpan(s.label, round(float(s.start), 3), s.end) for s in spans_of(take, DECIMALS)]
     spans = break_spans(world, take, touching)
     meta = {"annotation_uid": random_uid(rng), "annotator_id": int(rng.integers(100, 999))}
     return {
@@ -110,7 +106,7 @@ def annotation(world: World, take: TakeTruth) -> Json:
 
 def rest(world: World) -> NamedFiles:
     """Yield captures, metadata, atomic descriptions and keysteps, each with the whole taxonomy and vocabulary."""
-    yield from release_files(world, Tree(benchmark="keystep"))
+    yield from release_files(world, benchmark="keystep")
     for split in ("train", "val"):
         takes = [t for t in world.takes if annotated_in(t, split) and t.fault != "unlabelled"]
         document = {

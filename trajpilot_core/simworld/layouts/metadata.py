@@ -4,30 +4,14 @@ Source of the layouts: the Ego-Exo4D documentation (docs.ego-exo4d-data.org, met
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.faults import Json, TakeContents
-from trajpilot_core.simworld.layouts.annotate import Captions, annotations_of, paraphrase_csv
+from trajpilot_core.simworld.layouts.annotate import Captions, annotations_of, label_caption, paraphrase_csv
 from trajpilot_core.simworld.layouts.aria import timesync_csv
 from trajpilot_core.simworld.layouts.base import NamedFiles, as_json, shuffled
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
-
-
-class Tree(NamedTuple):
-    """What differs between the layouts of this tree."""
-
-    captions: Captions | None = None
-    """Sentence of an annotator about a step; None: a paraphrase of its label."""
-    facts: Callable[[World, TakeTruth], Json] | None = None
-    """Fields of takes.json that differ."""
-    benchmark: str = "atomic_action_descriptions"
-    """Purpose of the takes in splits.json."""
-    has_paraphrases: bool = True
-    """Whether a table groups the paraphrases of the world's labels."""
-
-
-ATOMIC = Tree()
 
 PARAPHRASE_TABLE = "annotations/paraphrases.csv"
 """Path of the paraphrase groups, relative to the corpus root."""
@@ -37,13 +21,9 @@ DESCRIPTIONS = "annotations/atomic_descriptions_val.json"
 def take_record(world: World, take: TakeTruth) -> Json:
     """Return the unbroken takes.json record of one take."""
     capture = world.captures[take.capture]
-    root, camera = f"takes/{take.name}", capture.camera
-    start = take.first_row - (1 if capture.exclusive else 0)
-    end = take.first_row + take.n_frames
-    video = f"frame_aligned_videos/{camera}_214-1.mp4"
-    duration = take.n_frames / world.config.fps
+    camera, video = capture.camera, f"frame_aligned_videos/{capture.camera}_214-1.mp4"
     return {
-        "root_dir": root,
+        "root_dir": f"takes/{take.name}",
         "take_name": take.name,
         "take_uid": take.uid,
         "participant_uid": world.participants[capture.operator],
@@ -57,11 +37,11 @@ def take_record(world: World, take: TakeTruth) -> Json:
         "parent_task_id": 1000,
         "parent_task_name": "Simulated",
         "take_idx": int(take.name.rsplit("_", 1)[1]),
-        "duration_sec": round(duration, 6),
+        "duration_sec": round(world.take_duration_s(take), 6),
         "is_narrated": True,
         "physical_setting_uid": 1 + take.capture,
-        "timesync_start_idx": start,
-        "timesync_end_idx": end,
+        "timesync_start_idx": take.first_row - (1 if capture.exclusive else 0),
+        "timesync_end_idx": take.first_row + take.n_frames,
         "validated": True,
         "university_name": "simulated",
         "capture_uid": capture.uid,
@@ -87,13 +67,11 @@ def take_record(world: World, take: TakeTruth) -> Json:
     }
 
 
-def atomic_json(world: World, split: str, tree: Tree) -> Json:
-    """Return atomic_descriptions_<split>.json."""
+def _atomic_json(world: World, split: str, captions: Captions) -> Json:
     by_take: dict[str, list[Json]] = {}
     for take in sorted((t for t in world.takes if t.split == split), key=lambda t: t.uid):
-        given = annotations_of(world, take, tree.captions)
-        annotations = faults.break_annotations(take, given, world.take_duration_s(take))
-        if annotations:
+        given = annotations_of(world, take, captions)
+        if annotations := faults.break_annotations(take, given, world.take_duration_s(take)):
             by_take[take.uid] = annotations
     return {"ds": "simulated", "take_cam_id_map": {}, "annotations": by_take}
 
@@ -110,8 +88,18 @@ def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFil
             yield name, data
 
 
-def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
-    """Yield every file but those of the takes: captures, metadata, and descriptions of the steps."""
+def release_files(
+    world: World,
+    captions: Captions = label_caption,
+    facts: Callable[[TakeTruth], Json] = lambda take: {},
+    benchmark: str = "atomic_action_descriptions",
+) -> NamedFiles:
+    """Yield every file but those of the takes: captures, metadata, and descriptions of the steps.
+
+    Args:
+        facts: fields of takes.json that differ from those of the plain take.
+        benchmark: purpose of the takes in splits.json.
+    """
     fault_of = {take.capture: take.fault for take in world.takes}
     captures = []
     for number, capture in enumerate(world.captures):
@@ -130,15 +118,12 @@ def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
                 "university_name": "simulated",
             }
         )
-    records = [
-        faults.break_record(take, take_record(world, take) | (tree.facts(world, take) if tree.facts else {}))
-        for take in shuffled(world)
-    ]
+    records = (faults.break_record(take, take_record(world, take) | facts(take)) for take in shuffled(world))
     listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
     splits = {
         "take_uid_to_split": dict(listed),
         "split_to_take_uids": {s: [uid for uid, split in listed if split == s] for s in ("train", "val", "test")},
-        "take_uid_to_benchmark": {uid: [tree.benchmark] for uid, _ in listed},
+        "take_uid_to_benchmark": {uid: [benchmark] for uid, _ in listed},
     }
     persons = [{"participant_uid": uid, "university_name": "simulated"} for uid in sorted(world.participants)]
     documents: dict[str, Any] = {
@@ -146,11 +131,11 @@ def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
         "captures.json": captures,
         "participants.json": persons,
         "annotations/splits.json": splits,
-        "annotations/atomic_descriptions_train.json": atomic_json(world, "train", tree),
-        DESCRIPTIONS: atomic_json(world, "val", tree),
+        "annotations/atomic_descriptions_train.json": _atomic_json(world, "train", captions),
+        DESCRIPTIONS: _atomic_json(world, "val", captions),
     }
     yield from ((path, as_json(value)) for path, value in documents.items())
-    if tree.has_paraphrases:
+    if captions is label_caption:  # of texts of the labels, which the table groups
         yield PARAPHRASE_TABLE, paraphrase_csv(world).encode()
     if world.config.broken == "each":
         whole = as_json(documents[DESCRIPTIONS])

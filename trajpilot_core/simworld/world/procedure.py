@@ -94,9 +94,8 @@ def draw_segments(
     """
     config = world.config
     spread = config.segment_s * config.segment_spread
-    edges = LEAD_S + np.concatenate(
-        [[0.0], np.cumsum(rng.uniform(config.segment_s - spread, config.segment_s + spread, n))]
-    )
+    lengths_s = rng.uniform(config.segment_s - spread, config.segment_s + spread, n)
+    edges = LEAD_S + np.concatenate([[0.0], np.cumsum(lengths_s)])
     position, steps = int(rng.integers(config.positions)), []
     for _ in range(n):
         free = int(rng.integers(config.alternatives))
@@ -151,13 +150,10 @@ THINGS = tuple(_THING_NAMES.split())
 
 
 def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
-    """Draw the labels of every task, position and alternative.
+    """Draw the labels, ordered by task, position and alternative.
 
     A position has one thing at one place, its own over all tasks; its alternatives are different verbs, so different
     primitives wherever there are enough of them. Ids are random and independent of the label.
-
-    Returns:
-        `config.n_labels()` labels, ordered by task, position, alternative.
 
     Raises WorldError: there are more positions than things at places, so two labels would have one text.
     """

@@ -34,7 +34,6 @@ CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (
 FACES = {"top": [4, 5, 7, 6], "near": [0, 2, 6, 4], "right": [0, 1, 5, 4], "left": [2, 3, 7, 6]}
 """Corner numbers of the faces that can be seen from above and from the wearer's side."""
 SHADES = {"top": 1.0, "near": 0.8, "right": 0.6, "left": 0.6}
-KEYFRAME_EVERY = 60
 TICKS_PER_FRAME = 512
 
 
@@ -77,12 +76,8 @@ def clip_near(corners: Array) -> Array:
 
 
 def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> None:
-    """Draw `texture` (h, w, 3) onto `image` (S, S, 3) in place.
-
-    Args:
-        corners: (4, 3) of the texture in camera coordinates (x right, y down, z ahead), metres.
-        camera: (3, 3) intrinsic matrix in pixels.
-    """
+    """Draw `texture` (h, w, 3) onto `image` (S, S, 3) in place; its `corners` (4, 3) are in camera coordinates, metres
+    (x right, y down, z ahead), and the intrinsic matrix (3, 3) in pixels."""
     visible = corners if corners[:, 2].min() >= NEAR_M else clip_near(corners)
     if len(visible) < 3:
         return
@@ -103,14 +98,9 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
     cv2.copyTo(warped, mask, image[top:bottom, left:right])
 
 
-def focal_px(size_px: int, view_deg: float) -> float:
-    """Return the focal length in pixels of a square pinhole image."""
-    return float(size_px / 2 / np.tan(np.deg2rad(view_deg) / 2))
-
-
 def camera_matrix(size_px: int, view_deg: float) -> Array:
     """Return the (3, 3) intrinsic matrix of the upright square video, pixels."""
-    focal, centre = focal_px(size_px, view_deg), (size_px - 1) / 2
+    focal, centre = size_px / 2 / np.tan(np.deg2rad(view_deg) / 2), (size_px - 1) / 2
     return np.array([[focal, 0.0, centre], [0.0, focal, centre], [0.0, 0.0, 1.0]])
 
 
@@ -150,15 +140,11 @@ def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> 
 def write_video(
     path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: int, ticks: Iterable[int] | None = None
 ) -> int:
-    """Encode upright RGB frames (S, S, 3) as H.264 (B-frames, 4:2:0) in mp4.
+    """Encode upright RGB frames (S, S, 3) as H.264 (B-frames, 4:2:0) in mp4; return their number.
 
     Args:
-        path: file to write; the caller renames it into place.
         crf: constant rate factor (mpeg4: fixed quantiser in its place).
         ticks: presentation time of every frame in 1 / (512 * fps) s; None: evenly spaced.
-
-    Returns:
-        The number of frames written.
     """
     with av.open(str(path), "w", format="mp4", options={"fflags": "+bitexact", "movflags": "+faststart"}) as container:
         stream, count = None, 0
@@ -186,7 +172,7 @@ def add_stream(container: av.container.OutputContainer, fps: int, crf: int, size
     assert isinstance(stream, av.VideoStream)
     stream.width = stream.height = size_px
     stream.pix_fmt = "yuv420p"
-    stream.gop_size = KEYFRAME_EVERY
+    stream.gop_size = 60
     context = stream.codec_context
     context.thread_count = 1
     context.flags |= Flags.bitexact
