@@ -73,10 +73,6 @@ class TakeFiles:
     stated_fps: float | None = None
     """Frame rate of the video as the metadata state it."""
 
-    def optional(self) -> list[str]:
-        """Return the paths of files that ingest checks for but does not read."""
-        return [path for path in (self.trajectory, self.timesync, self.calibration) if path]
-
 
 class AnnotatedPoint(NamedTuple):
     """One accepted annotation: a moment, or a span with its middle; moments sort by time, then text."""

@@ -20,7 +20,7 @@ from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, count_descriptio
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.strict import as_id, as_object, as_text
+from trajpilot_core.corpora.formats.strict import as_id, as_list, as_object, as_text
 from trajpilot_core.corpora.records.annotations import midpoint_intervals
 from trajpilot_core.corpora.records.splits import Counts, draw_test, surplus
 from trajpilot_core.corpora.records.tables import TEST_TAKES, TRAIN_TAKES, subject_phrases
@@ -59,38 +59,36 @@ class _Shot:
         return f"{self.take}:shot{self.at:04d}"
 
 
-class _Mined:
-    """What was read of the takes before the test takes are chosen."""
-
-    def __init__(self) -> None:
-        self.following: dict[str, dict[int, AnnotatedPoint]] = {}
-        """Take -> offset of a description -> the description after it that may state its outcome."""
-        self.scenarios: set[str] = set()
-
-    def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
-        """Return a take with all points of its chosen annotator."""
-        take = annotated.take.take_id
-        by_id = any(number // 1000 == DOMAIN for number in annotated.take.task_ids)
-        is_basketball = by_id or any("basketball" in name.lower() for name in annotated.take.task_names)
-        if not is_basketball:
-            fault = Fault(RejectCode.FILTERED, "its task is not basketball")
-            return None, [fault.reject(take, count_descriptions(annotated.value), annotated.path)]
-        self.scenarios.add(annotated.take.scenario)
-        candidate, rejects = read_one(annotated, config)
-        if candidate is not None:
-            self.following[take] = _following(annotated.value, candidate.points, config)
-        return candidate, rejects
+Following = dict[int, AnnotatedPoint]
+"""Offset of a description of a take -> the description after it that may state its outcome."""
 
 
-def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> dict[int, AnnotatedPoint]:
+def _read(
+    annotated: Annotated, config: IngestConfig, following: dict[str, Following], scenarios: set[str]
+) -> tuple[Candidate | None, list[Reject]]:
+    """Return a take with all points of its chosen annotator; its scenario and what follows its points are added."""
+    take = annotated.take
+    by_id = any(number // 1000 == DOMAIN for number in take.task_ids)
+    if not by_id and not any("basketball" in name.lower() for name in take.task_names):
+        fault = Fault(RejectCode.FILTERED, "its task is not basketball")
+        return None, [fault.reject(take.take_id, count_descriptions(annotated.value), annotated.path)]
+    scenarios.add(take.scenario)
+    candidate, rejects = read_one(annotated, config)
+    if candidate is not None:
+        following[take.take_id] = _following(annotated.value, candidate.points, config)
+    return candidate, rejects
+
+
+def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> Following:
     """Return offset of a description -> the next one by anybody."""
     uid = points[0].annotation_uid
-    listed = entries if isinstance(entries, list) else []
-    entry = next(e for e in listed if as_id((as_object(e) or {}).get("annotation_uid")) == uid)
-    wider = read_annotation(entry, config.replace(subjects=tuple(sorted({*config.subjects, *_subjects(entry)}))))
+    entry = next(e for e in as_list(entries) if as_id(as_object(e).get("annotation_uid")) == uid)
+    descriptions = map(as_object, as_list(as_object(entry).get("descriptions")))
+    subjects = (as_text(fields.get("subject", fields.get("narration_subject"))) for fields in descriptions)
+    everybody = {*config.subjects, *(subject.strip() for subject in subjects if subject is not None)}
+    wider = read_annotation(entry, config.replace(subjects=tuple(sorted(everybody))))
     all_points = points if isinstance(wider, Fault) else wider.points
     offsets = {point.offset for point in points}
-    after = {a.offset: b for a, b in pairwise(all_points)}
     phrases = subject_phrases(config)
 
     def states_shot(text: str) -> bool:
@@ -99,19 +97,10 @@ def _following(entries: object, points: Sequence[AnnotatedPoint], config: Ingest
         return any(attempt_of(" ".join(words[i:]), config.basketball, phrases) for i in range(min(4, len(words))))
 
     return {
-        offset: point
-        for offset, point in after.items()
-        if offset in offsets and (point.offset in offsets or not states_shot(point.text))
+        before.offset: point
+        for before, point in pairwise(all_points)
+        if before.offset in offsets and (point.offset in offsets or not states_shot(point.text))
     }
-
-
-def _subjects(entry: object) -> Iterator[str]:
-    descriptions = (as_object(entry) or {}).get("descriptions")
-    for description in descriptions if isinstance(descriptions, list) else []:
-        fields = as_object(description) or {}
-        subject = as_text(fields["subject"] if "subject" in fields else fields.get("narration_subject"))
-        if subject is not None:
-            yield subject.strip()
 
 
 def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
@@ -119,13 +108,15 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
 
     Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
-    mined = _Mined()
-    reading = read_release(corpus, config, _kind(mined))
+    following: dict[str, Following] = {}
+    scenarios: set[str] = set()
+    read = partial(_read, following=following, scenarios=scenarios)
+    reading = read_release(corpus, config, AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read))
     shots: dict[str, list[_Shot]] = defaultdict(list)
     faults: dict[str, dict[int, Fault]] = {}
     for candidate in reading.candidates:
         take = candidate.take.take_id
-        shots[take], faults[take] = _mine(candidate, mined, config)
+        shots[take], faults[take] = _mine(candidate, following[take], config)
     roles, out = _split(reading, shots, config)
     rejects, candidates, twice = list(reading.rejects), [], 0
     for candidate in reading.candidates:
@@ -145,12 +136,12 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
         n_in=reading.n_in + twice,
         released={take: roles.get(take, role) for take, role in reading.released.items()},
         wanted=reading.wanted if config.basketball.split == "released" else CorpusReading.wanted,
-        scenarios=frozenset(mined.scenarios),
+        scenarios=frozenset(scenarios),
         counts=_counts(shots, roles, out),
     )
 
 
-def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
+def _mine(candidate: Candidate, following: Following, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
     """Return the shots of a take, and the faults of other attempts by their index among its points."""
     shots: list[_Shot] = []
     faults: dict[int, Fault] = {}
@@ -158,8 +149,8 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
     for at, point in enumerate(candidate.points):
         if attempt_of(point.text, config.basketball, phrases) is None:
             continue
-        following = mined.following[take].get(point.offset)
-        outcome = outcome_of(point.text, following.text if following else None, config.basketball)
+        after = following.get(point.offset)
+        outcome = outcome_of(point.text, after.text if after else None, config.basketball)
         if at == 0:
             faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is the first description")
         elif outcome is None:
@@ -230,16 +221,12 @@ def _counts(shots: dict[str, list[_Shot]], roles: dict[str, Released], out: froz
     return tuple(count(what, n, PAPER[what], SETTINGS) for what, n in rows.items())
 
 
-def _kind(mined: _Mined) -> AnnotationKind:
-    return AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, mined.read)
-
-
 EGOEXO4D_BASKETBALL = CorpusSpec(
     name="egoexo4d_basketball",
     title="Ego-Exo4D, basketball shots",
     ids=CORPUS,
     read=read_basketball,
-    listing=partial(list_release, kind=_kind(_Mined())),
+    listing=partial(list_release, file=ATOMIC_FILE),
     published=PUBLISHED,
     horizons=WINDOW,
     splits="annotations/splits.json, or sampled (ingest.basketball.split)",

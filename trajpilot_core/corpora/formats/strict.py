@@ -1,6 +1,7 @@
 """Strict JSON and CSV: UTF-8, no key twice in an object; rows of another width are marked.
 
-A function of a single field returns None where the value is not of its kind.
+A function of a single field returns None where the value is not of its kind; `as_object` and `as_list` return an
+empty one.
 """
 
 import csv
@@ -15,9 +16,14 @@ TRUE, FALSE = ("1", "true"), ("0", "false")
 SHOWN = 120
 
 
-def as_object(value: object) -> dict[str, object] | None:
-    """Return a JSON object."""
-    return value if isinstance(value, dict) else None
+def as_object(value: object) -> dict[str, object]:
+    """Return a JSON object; anything else has no fields."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Return a JSON list; anything else has no items."""
+    return value if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str | None:
