@@ -13,11 +13,10 @@ from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.strict import CsvRow, FileFaultError, parse_table, shown
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
-HEADER = (
-    "narration_id,participant_id,video_id,narration_timestamp,start_timestamp,stop_timestamp,start_frame,"
-    "stop_frame,narration,verb,verb_class,noun,noun_class,all_nouns,all_noun_classes"
-)
-COLUMNS = tuple(HEADER.split(","))
+COLUMNS = (
+    "narration_id participant_id video_id narration_timestamp start_timestamp stop_timestamp start_frame stop_frame "
+    "narration verb verb_class noun noun_class all_nouns all_noun_classes"
+).split()
 TIMESTAMP = re.compile(r"(\d{2,3}):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
 CLASS = re.compile(r"\d{1,6}", re.ASCII)
 RATE = re.compile(r"\d{1,4}(\.\d{1,18})?", re.ASCII)
@@ -87,16 +86,8 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
     classes = [cells["verb_class"], cells["noun_class"]]
     if not all(CLASS.fullmatch(value) for value in classes):
         return Fault(MALFORMED, f"verb_class and noun_class are {shown(classes)}")
-    return Action(
-        row.line,
-        uid,
-        participant,
-        video,
-        (start_s, stop_s),
-        cells["narration"],
-        int(classes[0]),
-        int(classes[1]),
-    )
+    verb, noun = map(int, classes)
+    return Action(row.line, uid, participant, video, (start_s, stop_s), cells["narration"], verb, noun)
 
 
 def parse_classes(content: bytes, where: str) -> dict[int, str]:
