@@ -28,15 +28,6 @@ from trajpilot_core.corpora.spec import CorpusSpec
 
 ATOMIC_FILE = "annotations/atomic_descriptions_{}.json"
 FILTERS = "ingest.subjects, drop_unsure, require_ego_visible, require_trajectory, keep_unvalidated"
-PUBLISHED = {
-    TRAIN_TAKES: Published(2237, FILTERS),
-    TEST_TAKES: Published(312, FILTERS),
-    TRAIN_SEGMENTS: Published(140413, FILTERS),
-    TEST_SEGMENTS: Published(11425, FILTERS),
-    LABELS: Published(8472, "ingest.paraphrase_table, and the filters of segments"),
-    SCENARIOS: Published(71, FILTERS),
-}
-"""Source: paper, appendix on data sets."""
 MALFORMED = RejectCode.RECORD_MALFORMED
 
 
@@ -146,7 +137,14 @@ EGOEXO4D_ATOMIC = CorpusSpec(
     ids=CORPUS,
     read=partial(read_release, kind=AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read_one)),
     listing=partial(list_release, file=ATOMIC_FILE),
-    published=PUBLISHED,
+    published={  # paper, appendix on data sets
+        TRAIN_TAKES: Published(2237, FILTERS),
+        TEST_TAKES: Published(312, FILTERS),
+        TRAIN_SEGMENTS: Published(140413, FILTERS),
+        TEST_SEGMENTS: Published(11425, FILTERS),
+        LABELS: Published(8472, "ingest.paraphrase_table, and the filters of segments"),
+        SCENARIOS: Published(71, FILTERS),
+    },
     n_classes=lambda config: config.atomic.classes,
     download=DOWNLOAD,
     layout="egoexo4d",

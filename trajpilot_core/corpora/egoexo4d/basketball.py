@@ -29,19 +29,7 @@ from trajpilot_core.store.corpus_files import Corpus
 
 DOMAIN = 6
 """Thousands digit of the ids of basketball tasks."""
-WINDOW = (2, 2)
-"""A window is the segment before a shot and the shot."""
 SETTINGS = "ingest.basketball: attempts, made, missed, evidence, both, balance, split"
-PUBLISHED = {TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)}
-PAPER = {
-    "shots with an outcome": 376,
-    "takes with such shots": 52,
-    "made, train": 147,
-    "missed, train": 147,
-    "made, test": 37,
-    "missed, test": 37,
-}
-"""Source: paper, appendix on basketball. 376 are found, 368 are kept."""
 
 
 @dataclass(frozen=True)
@@ -213,12 +201,12 @@ def _segments(candidate: Candidate, kept: Sequence[_Shot], config: IngestConfig)
 def _counts(shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]) -> tuple[CorpusCount, ...]:
     every = [shot for shots_of_take in shots.values() for shot in shots_of_take]
     sides = Counter(f"{s.outcome.verdict}, {roles[s.take]}" for s in every if s.event not in out)
-    rows = {
-        "shots with an outcome": len(every),
-        "takes with such shots": sum(bool(shots_of_take) for shots_of_take in shots.values()),
-        **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
-    }
-    return tuple(count(what, n, PAPER[what], SETTINGS) for what, n in rows.items())
+    paper = {"made, train": 147, "missed, train": 147, "made, test": 37, "missed, test": 37}
+    return (  # the paper, appendix on basketball: 376 are found, 368 are kept
+        count("shots with an outcome", len(every), 376, SETTINGS),
+        count("takes with such shots", sum(map(bool, shots.values())), 52, SETTINGS),
+        *(count(what, sides[what], n, SETTINGS) for what, n in paper.items()),
+    )
 
 
 EGOEXO4D_BASKETBALL = CorpusSpec(
@@ -227,8 +215,8 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     ids=CORPUS,
     read=read_basketball,
     listing=partial(list_release, file=ATOMIC_FILE),
-    published=PUBLISHED,
-    horizons=WINDOW,
+    published={TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)},
+    horizons=(2, 2),  # the segment before a shot and the shot
     splits="annotations/splits.json, or sampled (ingest.basketball.split)",
     download=DOWNLOAD,
     layout="basketball",

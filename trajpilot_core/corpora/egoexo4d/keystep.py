@@ -15,7 +15,7 @@ from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_list, as_object, as_span, as_text, shown
-from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault, overlaps
+from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault
 from trajpilot_core.corpora.records.tables import LABELS, SCENARIOS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
@@ -23,13 +23,6 @@ from trajpilot_core.store.corpus_files import Corpus
 
 KEYSTEP_FILE = "annotations/keystep_{}.json"
 FILTERS = "ingest.keystep: leaves_only, essential_only, skip_scenarios, min_label_train"
-PUBLISHED = {
-    TRAIN_SEGMENTS: Published(13819, FILTERS),
-    TEST_SEGMENTS: Published(4272, FILTERS),
-    LABELS: Published(375, FILTERS),
-    SCENARIOS: Published(16, "ingest.keystep.skip_scenarios"),
-}
-"""Source: paper, appendix on data sets."""
 MALFORMED = RejectCode.RECORD_MALFORMED
 
 
@@ -90,8 +83,9 @@ def _points(
     if any(a.span_s and b.span_s and a.span_s > b.span_s for a, b in pairwise(points)):
         moved = Fault(RejectCode.TS_REORDERED, f"{len(points)} segments were sorted by start")
         rejects.append(moved.reject(take, 0, path))
-    if overlaps(ordered):
-        rejects.append(overlap_fault(overlaps(ordered)).reject(take, 0, path))
+    overlap = overlap_fault(ordered)
+    if overlap is not None:
+        rejects.append(overlap.reject(take, 0, path))
     return ordered, rejects
 
 
@@ -134,7 +128,12 @@ EGOEXO4D_KEYSTEP = CorpusSpec(
     ids=CORPUS,
     read=read_keystep,
     listing=partial(list_release, file=KEYSTEP_FILE),
-    published=PUBLISHED,
+    published={  # paper, appendix on data sets
+        TRAIN_SEGMENTS: Published(13819, FILTERS),
+        TEST_SEGMENTS: Published(4272, FILTERS),
+        LABELS: Published(375, FILTERS),
+        SCENARIOS: Published(16, "ingest.keystep.skip_scenarios"),
+    },
     unit="keysteps",
     download=DOWNLOAD,
     layout="keystep",
