@@ -13,10 +13,11 @@ from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.strict import CsvRow, FileFaultError, parse_table, shown
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
-COLUMNS = (
-    "narration_id participant_id video_id narration_timestamp start_timestamp stop_timestamp start_frame stop_frame "
-    "narration verb verb_class noun noun_class all_nouns all_noun_classes"
-).split()
+HEADER = (
+    "narration_id,participant_id,video_id,narration_timestamp,start_timestamp,stop_timestamp,start_frame,"
+    "stop_frame,narration,verb,verb_class,noun,noun_class,all_nouns,all_noun_classes"
+)
+COLUMNS = tuple(HEADER.split(","))
 TIMESTAMP = re.compile(r"(\d{2,3}):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
 CLASS = re.compile(r"\d{1,6}", re.ASCII)
 RATE = re.compile(r"\d{1,4}(\.\d{1,18})?", re.ASCII)
