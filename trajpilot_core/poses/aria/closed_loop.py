@@ -48,25 +48,13 @@ class PoseStream:
     was_sorted: bool
 
 
-@dataclass(frozen=True)
-class Request:
-    """The knots of the resampling, for the sparse reader."""
-
-    knots_us: NDArray[np.int64]
-    """(S, K) knot times of S segments, whole microseconds (rounded down), rising along K."""
-    max_inner_gap_us: int
-
-
-def read_poses(data_root: str, path: str, request: Request) -> PoseStream:
-    """Read the poses that a take's segments need.
+def read_poses(data_root: str, path: str, knots_us: NDArray[np.int64], max_inner_gap_us: int) -> PoseStream:
+    """Read the poses that a take's segments need: all rows of the file, or some with the same results for every knot.
 
     Args:
-        data_root: corpus root, a folder or a URL.
-        path: pose file, relative to the root.
-        request: the knots.
-
-    Returns:
-        All rows of the file, or a part of them with the same results for every knot.
+        data_root: corpus root, a folder or a URL; `path` is relative to it.
+        knots_us: (S, K) knot times of S segments, whole microseconds (rounded down), rising along K.
+        max_inner_gap_us: longest hole allowed inside a segment.
 
     Raises TakeFault: NO_TRAJECTORY, TRAJ_MALFORMED, INPUT_UNSTABLE.
     """
@@ -79,7 +67,7 @@ def read_poses(data_root: str, path: str, request: Request) -> PoseStream:
     except MISSING as error:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is missing", path) from error
     names, before = header(head, path), local.stat()
-    content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
+    content = sparse.thin(local, names.index(STAMP), knots_us, max_inner_gap_us)
     after = local.stat()
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)

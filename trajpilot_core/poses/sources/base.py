@@ -71,17 +71,10 @@ def intervals(segments: JsonValue) -> SegmentIntervals:
 
 def pose_source(name: PoseSourceName) -> PoseSource:
     """Return the source of that name."""
-    if name == "aria":
-        from trajpilot_core.poses.sources import aria
+    from trajpilot_core.poses.sources import aria, odometry, pi3
 
-        return aria
-    if name == "odometry":
-        from trajpilot_core.poses.sources import odometry
-
-        return odometry
-    from trajpilot_core.poses.sources import pi3
-
-    return pi3
+    sources: dict[PoseSourceName, PoseSource] = {"aria": aria, "odometry": odometry, "pi3": pi3}
+    return sources[name]
 
 
 def origins(motions: pa.Table) -> list[tuple[str, str, str]]:

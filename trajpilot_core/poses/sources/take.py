@@ -30,7 +30,6 @@ from trajpilot_core.poses.motions import (
     knot_times_s,
     measure,
     motions_table,
-    part,
     relative_motions,
     sample,
 )
@@ -58,11 +57,6 @@ def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConf
     """Compute takes in order; a fault of a take as a whole costs all its segments.
 
     A timesync file that the next take needs too is not read again.
-
-    Args:
-        data_root: corpus root, a folder or a URL.
-        jobs: (take, its segments as [segment_id, start_s, end_s]).
-        cfg: settings of the stage.
     """
     column = lru_cache(maxsize=1)(partial(device.read_column, data_root))
     for take, listed in jobs:
@@ -113,8 +107,7 @@ def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: Traject
     knots_ns, known = device.device_times(clock, knots_s, cfg.max_inner_gap_s)
     if take.trajectory is None:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
-    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(data_root, take.trajectory, request)
+    stream = closed_loop.read_poses(data_root, take.trajectory, knots_ns // 1000, inner_gap_us(cfg))
     if len(stream.stamp_us) < 2:
         raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
     brackets = bracket(stream, knots_ns)
@@ -151,7 +144,7 @@ def _body_poses(
 
     Raises TakeFault: CALIBRATION_MISSING.
     """
-    T_world_device = sample(reading.stream, part(reading.brackets, kept))
+    T_world_device = sample(reading.stream, Brackets._make(column[kept] for column in reading.brackets))
     if cfg.frame == "device":
         return T_world_device
     if take.calibration is None:
@@ -160,7 +153,6 @@ def _body_poses(
     n_knots = reading.knots_ns.shape[1]
     middle_us = reading.knots_ns[kept, n_knots // 2] // 1000
     T_device_camera = device.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
-    T_world_camera = geometry.compose(
-        T_world_device, geometry.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots))
-    )
+    each_knot = geometry.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots))
+    T_world_camera = geometry.compose(T_world_device, each_knot)
     return geometry.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
