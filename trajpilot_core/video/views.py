@@ -55,11 +55,9 @@ def augmented(
     scale: tuple[float, float] | None,
     ratio: tuple[float, float],
 ) -> Image:
-    """Return a picture (H, W, 3) as (size, size, 3): changed by RandAugment, cropped, and scaled bilinearly.
+    """Return an upright RGB picture (H, W, 3) as (size, size, 3): changed by RandAugment, cropped, scaled bilinearly.
 
     Args:
-        image: RGB, upright.
-        size_px: side of the result.
         seed: samples all; equal for the frames of a clip.
         operations: how many operations are sampled.
         level: mean of their levels, in 0..10.
