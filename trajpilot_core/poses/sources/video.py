@@ -94,7 +94,7 @@ def video_motions(
             yield _done(name, state, cfg)
     busy = [(state, job) for state, job in zip(states, described, strict=True) if isinstance(job, dict)]
     around = local_copies(open_corpus(runtime.data_root), runtime.scratch)
-    work = [job for _, job in busy]
+    work = [{"path": state.take.video, "video": state.take.video, **job} for state, job in busy]
     events = run_jobs(work, workers=runtime.workers, timeout_s=timeout_s, ahead=4, around=around, command=DECODER)
     finished = 0
     for event in events:
