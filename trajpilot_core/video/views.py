@@ -60,8 +60,7 @@ def augmented(
     Args:
         seed: samples all; equal for the frames of a clip.
         operations: how many operations are sampled.
-        level: mean of their levels, in 0..10.
-        deviation: standard deviation of the levels.
+        level: mean of their levels, in 0..10, with the standard deviation `deviation`.
         scale: least and largest share of the area; None: the whole picture.
         ratio: least and largest width / height of the crop.
     """

@@ -136,11 +136,9 @@ class CsvRow(NamedTuple):
 def parse_table(
     content: bytes, where: str, columns: Sequence[str], delimiter: str = ",", *, ends_lines: bool = False
 ) -> list[CsvRow]:
-    """Parse a table with a header; further columns are ignored.
+    """Parse a table whose header contains `columns`; further ones are ignored.
 
     Args:
-        columns: names that the header must contain.
-        delimiter: between cells.
         ends_lines: the release ends its last line, so a file without that line end is cut off.
 
     Raises FileFaultError: not UTF-8, no table, a column is missing or named twice, or the last row is cut off.

@@ -115,9 +115,7 @@ def fit_to_video(
 def run_numbers(is_kept: Mask, begins_group: Mask | None = None) -> NDArray[np.int64]:
     """Return the run of each kept segment, shape (K,), from 0: it rises by one after a lost segment.
 
-    Args:
-        is_kept: shape (N,), segments of one take in order of time.
-        begins_group: shape (N,), where a group begins, a run begins too; None: there are no groups.
+    Both masks have shape (N,), segments of one take in order of time; where a group begins, a run begins too.
     """
     breaks = ~is_kept if begins_group is None else ~is_kept + begins_group.astype(np.int64)
     return np.unique(np.cumsum(breaks)[is_kept], return_inverse=True)[1].astype(np.int64)
@@ -139,10 +137,8 @@ _CHARACTERS = _Characters()
 def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
     """Return the label of a description: NFKC, lower case, no tags, no punctuation, single spaces, no leading subject.
 
-    Idempotent: the label of a label is the label itself. Empty where nothing is left.
-
-    Args:
-        subjects: phrases in normal form that are dropped from the front, repeatedly.
+    Subjects are in normal form and dropped repeatedly. Idempotent: the label of a label is the label itself. Empty
+    where nothing is left.
     """
     before = None
     while text != before:

@@ -88,10 +88,7 @@ def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
 
 
 def check_one_source(*tables: pa.Table) -> None:
-    """Check that motions used together are of one origin.
-
-    Args:
-        tables: motions; those of a training set, or those of a bank and those of its queries.
+    """Check that motions used together (of a training set, or of a bank and its queries) are of one origin.
 
     Raises MixedSourcesError: with the origins and the number of segments of each.
     """
