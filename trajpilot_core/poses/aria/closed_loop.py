@@ -74,7 +74,7 @@ def read_poses(data_root: str, path: str, knots_us: NDArray[np.int64], max_inner
     thinned = None if content is None else parse(content, path)
     if thinned is not None and thinned.was_sorted and bool(thinned.readable.all()):
         return thinned
-    return _frame_to_stream(_read_csv(local, path))
+    return _rows(local, path)
 
 
 def header(head: bytes, path: str) -> list[str]:
@@ -99,24 +99,20 @@ def header(head: bytes, path: str) -> list[str]:
 def parse(content: bytes, path: str) -> PoseStream:
     """Parse a whole pose file, header included. Raises TakeFault: TRAJ_MALFORMED."""
     header(content[:HEADER_BYTES], path)
-    return _frame_to_stream(_read_csv(content, path))
+    return _rows(content, path)
 
 
-def _read_csv(source: Path | bytes, path: str) -> pl.DataFrame:
-    """Read the ten needed columns; missing and unreadable fields are null."""
+def _rows(source: Path | bytes, path: str) -> PoseStream:
+    """Read the ten needed columns, order the rows by time and mark the unreadable ones; none is dropped."""
     types: dict[str, pl.DataType | type[pl.DataType]] = dict.fromkeys(NUMBERS, pl.Float64)
     types |= {STAMP: pl.Int64, GRAPH: pl.Categorical}
     try:
-        frame = pl.scan_csv(
+        lazy = pl.scan_csv(
             source, schema_overrides=types, infer_schema=False, ignore_errors=True, truncate_ragged_lines=True
         )
-        return frame.select(COLUMNS).collect()
+        frame = lazy.select(COLUMNS).collect()  # missing and unreadable fields are null
     except pl.exceptions.PolarsError as error:
         raise TakeFault(RejectCode.TRAJ_MALFORMED, f"the rows cannot be parsed: {error}", path) from error
-
-
-def _frame_to_stream(frame: pl.DataFrame) -> PoseStream:
-    """Order the rows by time and mark the unreadable ones; none is dropped."""
     is_readable = ~pl.any_horizontal(pl.all().is_null())
     stamp = pl.when(is_readable).then(pl.col(STAMP)).forward_fill().backward_fill().fill_null(0)
     readable = frame.select(is_readable).to_series().to_numpy()
