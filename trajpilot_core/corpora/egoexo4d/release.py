@@ -141,10 +141,8 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
         return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
     if known.splits[uid] != released:
         split = known.splits[uid] or "none that can be read"
-        return Fault(
-            RejectCode.NO_SPLIT,
-            f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}",
-        )
+        detail = f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}"
+        return Fault(RejectCode.NO_SPLIT, detail)
     take = known.takes.usable[uid]
     if known.config.video != "none" and not known.folders.is_there(take.video):
         return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is missing")

@@ -122,14 +122,12 @@ def _names(task: str, value: object) -> _Names | Fault:
         return Fault(MALFORMED, f"task {shown(task)!r} is no folder name, or its annotation is no object")
     actions, errors = _by_index(value.get("action2idx")), _by_index(value.get("actiontype2idx"))
     if actions is None or errors is None:
-        return Fault(
-            MALFORMED, f"task {task}: action2idx or actiontype2idx is no object of name -> index, each index once"
-        )
+        detail = f"task {task}: action2idx or actiontype2idx is no object of name -> index, each index once"
+        return Fault(MALFORMED, detail)
     background = actions.get(BACKGROUND_INDEX, "BG")
     if background.strip().lower() not in BACKGROUND_NAMES:
-        return Fault(
-            MALFORMED, f"task {task}: index {BACKGROUND_INDEX} is {shown(background)!r}, expected the background"
-        )
+        detail = f"task {task}: index {BACKGROUND_INDEX} is {shown(background)!r}, expected the background"
+        return Fault(MALFORMED, detail)
     return _Names(actions, errors)
 
 
@@ -178,9 +176,8 @@ def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegme
     step = "BG" if index == BACKGROUND_INDEX else names.actions.get(-1 if index is None else index)
     error_type = names.errors.get(-1 if error is None else error)
     if step is None or error_type is None:
-        return Fault(
-            RejectCode.LABEL_UNKNOWN, f"action {shown(action)} or action_type {shown(kind)} has no name in this task"
-        )
+        detail = f"action {shown(action)} or action_type {shown(kind)} has no name in this task"
+        return Fault(RejectCode.LABEL_UNKNOWN, detail)
     return EgoPerSegment(offset, span_s, step, index == BACKGROUND_INDEX, error_type)
 
 

@@ -163,10 +163,8 @@ def to_motions(
     if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
         return PoseFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
     if name == "odometry" and estimated.quality < cfg.min_quality:
-        limit = f"min_quality is {cfg.min_quality:g}"
-        return PoseFault(
-            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {estimated.quality:.0%} of the observations, {limit}"
-        )
+        detail = f"the poses explain {estimated.quality:.0%} of the observations, min_quality is {cfg.min_quality:g}"
+        return PoseFault(RejectCode.TRAJ_LOW_QUALITY, detail)
     turned = Rotation.from_matrix(R @ UPRIGHT_FROM_RAW if cfg.frame == "camera" else R)  # the axes of the frame
     poses = Poses(turned.as_quat(), estimated.T_clip_camera[:, :3, 3])
     times_s = np.linspace(pts_s[0], pts_s[-1], KNOTS)
