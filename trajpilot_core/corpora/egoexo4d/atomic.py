@@ -13,7 +13,16 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_list, as_object, as_seconds, as_text, shown
+from trajpilot_core.corpora.formats.strict import (
+    as_bool,
+    as_id,
+    as_list,
+    as_object,
+    as_seconds,
+    as_text,
+    n_items,
+    shown,
+)
 from trajpilot_core.corpora.records.annotations import is_tagged_unsure
 from trajpilot_core.corpora.records.tables import (
     LABELS,
@@ -44,11 +53,7 @@ class Annotation(NamedTuple):
 
 def count_descriptions(entries: object) -> int:
     """Return how many descriptions a take's value contains, even if the rest of it is unusable."""
-    return sum(map(_count, as_list(entries)))
-
-
-def _count(entry: object) -> int:
-    return len(as_list(as_object(entry).get("descriptions")))
+    return sum(n_items(entry, "descriptions") for entry in as_list(entries))
 
 
 def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
@@ -112,7 +117,7 @@ def read_one(annotated: Annotated, config: IngestConfig) -> tuple[Candidate | No
     take, path, entries = annotated.take.take_id, annotated.path, annotated.value
     listed = as_list(entries)
     usable, unusable = parted((index, read_annotation(entry, config)) for index, entry in enumerate(listed))
-    rejects = [fault.reject(take, _count(listed[index]), path, index) for index, fault in unusable]
+    rejects = [fault.reject(take, n_items(listed[index], "descriptions"), path, index) for index, fault in unusable]
     if not isinstance(entries, list):
         fault = Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}")
         rejects.append(fault.reject(take, 0, path))

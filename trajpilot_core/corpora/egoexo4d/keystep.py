@@ -14,7 +14,7 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, by_start, span_point
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_list, as_object, as_span, as_text, shown
+from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_list, as_object, as_span, as_text, n_items, shown
 from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault
 from trajpilot_core.corpora.records.tables import LABELS, SCENARIOS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
@@ -24,11 +24,6 @@ from trajpilot_core.store.corpus_files import Corpus
 KEYSTEP_FILE = "annotations/keystep_{}.json"
 FILTERS = "ingest.keystep: leaves_only, essential_only, skip_scenarios, min_label_train"
 MALFORMED = RejectCode.RECORD_MALFORMED
-
-
-def count_segments(value: object) -> int:
-    """Return how many segments a take's value contains, even if the rest of it is unusable."""
-    return len(as_list(as_object(value).get("segments")))
 
 
 def _read(annotated: Annotated, config: IngestConfig, scenarios: set[str]) -> tuple[Candidate | None, list[Reject]]:
@@ -45,7 +40,7 @@ def _read(annotated: Annotated, config: IngestConfig, scenarios: set[str]) -> tu
     elif scenario in config.keystep.skip_scenarios:
         fault = Fault(RejectCode.FILTERED, f"scenario {shown(scenario)} is in ingest.keystep.skip_scenarios")
     if fault is not None:
-        return None, [fault.reject(take.take_id, count_segments(fields), path)]
+        return None, [fault.reject(take.take_id, n_items(fields, "segments"), path)]
     scenarios.add(scenario)
     points, rejects = _points(annotated, scenario, config)
     if not points:
@@ -117,7 +112,8 @@ def read_keystep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     scenarios: set[str] = set()
-    kind = AnnotationKind(KEYSTEP_FILE, "keysteps", count_segments, partial(_read, scenarios=scenarios))
+    n_segments = partial(n_items, name="segments")
+    kind = AnnotationKind(KEYSTEP_FILE, "keysteps", n_segments, partial(_read, scenarios=scenarios))
     reading = replace(read_release(corpus, config, kind), scenarios=frozenset(scenarios))
     return drop_rare(reading, config.keystep.min_label_train)
 

@@ -14,10 +14,10 @@ from trajpilot_core.corpora.formats.strict import (
     FileFaultError,
     as_id,
     as_integer,
-    as_list,
     as_object,
     as_span,
     as_text,
+    n_items,
     parse,
     shown,
     text_of,
@@ -113,8 +113,7 @@ def _id(record: object) -> str:
 
 def _count(record: object) -> int:
     """Return how many segments a video claims: the longest of its lists."""
-    labels = as_object(as_object(record).get("labels"))
-    return max(len(as_list(labels.get(name))) for name in LISTS)
+    return max(n_items(as_object(record).get("labels"), name) for name in LISTS)
 
 
 def _names(task: str, value: object) -> _Names | Fault:

@@ -26,6 +26,11 @@ def as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
+def n_items(value: object, name: str) -> int:
+    """Return how many items the list `name` of an object has, even if the rest of the object is unusable."""
+    return len(as_list(as_object(value).get(name)))
+
+
 def as_text(value: object) -> str | None:
     """Return a string that UTF-8 can hold (a lone surrogate cannot be stored), else None."""
     if not isinstance(value, str):

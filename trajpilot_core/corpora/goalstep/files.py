@@ -12,11 +12,11 @@ from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.strict import (
     FileFaultError,
     as_id,
-    as_list,
     as_object,
     as_seconds,
     as_span,
     as_text,
+    n_items,
     parse,
     parse_table,
     shown,
@@ -70,8 +70,8 @@ def parse_goalstep(content: bytes, where: str) -> Document:
     uids = [as_id(as_object(video).get("video_uid")) for video in videos]
     times = Counter(uids)
     entries, faults = parted((index, _entry(video, times)) for index, video in enumerate(videos))
-    lost = tuple((uids[index] or "", index, count_segments(videos[index]), fault) for index, fault in faults)
-    return Document(entries, lost, sum(map(count_segments, videos)))
+    lost = tuple((uids[index] or "", index, n_items(videos[index], "segments"), fault) for index, fault in faults)
+    return Document(entries, lost, sum(n_items(video, "segments") for video in videos))
 
 
 def _videos(document: object, where: str) -> list[object]:
@@ -79,11 +79,6 @@ def _videos(document: object, where: str) -> list[object]:
     if not isinstance(videos, list):
         raise FileFaultError(where, "expected one object with the list `videos`")
     return videos
-
-
-def count_segments(video: object) -> int:
-    """Return how many steps an entry contains, even if the rest of it is unusable."""
-    return len(as_list(as_object(video).get("segments")))
 
 
 def _entry(video: object, times: Counter[str | None]) -> Entry | Fault:
