@@ -74,6 +74,11 @@ def bracket(stream: PoseStream, knots_ns: NDArray[np.int64]) -> Brackets:
     return Brackets(low, high, covered, gap_ns // 1000, fraction)
 
 
+def part(brackets: Brackets, segments: NDArray[np.intp]) -> Brackets:
+    """Return the (N, K) brackets of the N segments at positions `segments`, shape (N,)."""
+    return Brackets._make(column[segments] for column in brackets)
+
+
 def sample(stream: PoseStream, brackets: Brackets) -> Poses:
     """Interpolate the device poses at all knots at once: (S * K,) T_world_device, lerp and slerp.
 

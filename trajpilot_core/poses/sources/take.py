@@ -29,6 +29,7 @@ from trajpilot_core.poses.motions import (
     knot_times_s,
     measure,
     motions_table,
+    part,
     relative_motions,
     sample,
 )
@@ -132,7 +133,7 @@ def _body_poses(
 
     Raises TakeFault: CALIBRATION_MISSING.
     """
-    T_world_device = sample(reading.stream, Brackets._make(column[kept] for column in reading.brackets))
+    T_world_device = sample(reading.stream, part(reading.brackets, kept))
     if cfg.frame == "device":
         return T_world_device
     if take.calibration is None:
