@@ -178,9 +178,8 @@ def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]
     used = {*lost, *(shot.at for shot in kept), *(shot.at - 1 for shot in kept)}
     idle = len(candidate.points) - len(used)
     if idle:
-        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions neither state a shot nor precede one").reject(
-            take, idle, path
-        )
+        detail = f"{idle} descriptions neither state a shot nor precede one"
+        yield Fault(RejectCode.NO_ATTEMPT, detail).reject(take, idle, path)
     if not kept:
         yield Fault(RejectCode.UNLABELLED, "no shot of it can be used").reject(take, 0, path)
 

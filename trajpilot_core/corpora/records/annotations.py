@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,18 +191,8 @@ def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
         groups[label_id][text, split] += 1
     labels = []
     for label_id, counts in sorted(groups.items()):
-        total: Counter[Split] = Counter()
-        for (_, split), n in counts.items():
-            total[split] += n
-        texts_of_group = sorted({text for text, _ in counts})
-        labels.append(
-            Label(
-                label_id=label_id,
-                label=min(texts_of_group, key=lambda text: (-counts[text, "train"], text)),
-                paraphrases=tuple(texts_of_group),
-                n_train=total["train"],
-                n_dev=total["dev"],
-                n_test=total["test"],
-            )
-        )
+        paraphrases = sorted({text for text, _ in counts})
+        label = min(paraphrases, key=lambda text: (-counts[text, "train"], text))
+        n_of = {f"n_{part}": sum(n for (_, split), n in counts.items() if split == part) for part in get_args(Split)}
+        labels.append(Label(label_id=label_id, label=label, paraphrases=tuple(paraphrases), **n_of))
     return labels
