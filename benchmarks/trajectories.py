@@ -109,8 +109,7 @@ def ours(path: Path, knots_ns: np.ndarray) -> np.ndarray:
     from trajpilot_core.poses.motions import bracket, find_fault, inner_gap_us, measure, relative_motions, sample
 
     cfg = TrajectoryConfig()
-    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(str(path.parent), path.name, request)
+    stream = closed_loop.read_poses(str(path.parent), path.name, knots_ns // 1000, inner_gap_us(cfg))
     brackets = bracket(stream, knots_ns)
     measures = measure(stream, brackets)
     faults = [find_fault(measures, cfg, at) for at in range(len(knots_ns))]

@@ -31,11 +31,7 @@ class Fault(NamedTuple):
 def parted(
     results: Iterable[tuple[RecordKey, Item | Fault]],
 ) -> tuple[tuple[Item, ...], tuple[tuple[RecordKey, Fault], ...]]:
-    """Return the usable items, and key and fault of the others, both in order.
-
-    Args:
-        results: (key that locates it, item or fault).
-    """
+    """Split (key, item or fault) into the usable items, and key and fault of the others, both in order."""
     listed = list(results)
     good = tuple(item for _, item in listed if not isinstance(item, Fault))
     return good, tuple((key, item) for key, item in listed if isinstance(item, Fault))
@@ -73,10 +69,6 @@ class TakeFiles:
     stated_fps: float | None = None
     """Frame rate of the video as the metadata state it."""
 
-    def optional(self) -> list[str]:
-        """Return the paths of files that ingest checks for but does not read."""
-        return [path for path in (self.trajectory, self.timesync, self.calibration) if path]
-
 
 class AnnotatedPoint(NamedTuple):
     """One accepted annotation: a moment, or a span with its middle; moments sort by time, then text."""
@@ -110,22 +102,19 @@ def span_point(
     *,
     label: str | None = None,
     label_id: str | None = None,
-    annotation_uid: str = "",
-    annotator: str = "",
     details: Details | None = None,
 ) -> AnnotatedPoint:
     """Return the point of an annotated segment; empty spans are rejected later, when segments are cut.
 
     Args:
         span_s: annotated start and end in seconds, finite.
-        label: name in the closed vocabulary; None: the text is normalised.
-        label_id: id in the closed vocabulary, given with `label`.
+        label: name in the closed vocabulary, given with its `label_id`; None: the text is normalised.
         details: further facts; annotated start and end are filled in.
     """
     start_s, end_s = span_s
     known = (details or Details()).model_copy(update={"annotated_start_s": start_s, "annotated_end_s": end_s})
     middle_s = start_s + (end_s - start_s) / 2
-    return AnnotatedPoint(middle_s, text, annotation_uid, annotator, offset, (start_s, end_s), label, label_id, known)
+    return AnnotatedPoint(middle_s, text, "", "", offset, span_s, label, label_id, known)
 
 
 def by_start(points: Iterable[AnnotatedPoint]) -> tuple[AnnotatedPoint, ...]:

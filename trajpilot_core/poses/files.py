@@ -20,12 +20,7 @@ def local_path(data_root: str, path: str) -> Path | None:
 
 
 def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
-    """Read a whole corpus file.
-
-    Args:
-        data_root: corpus root, a folder or a URL.
-        path: file, relative to the root.
-        absent: code of the fault if the file is missing.
+    """Read a whole file of a corpus in a folder or at a URL.
 
     Raises:
         TakeFault: `absent`. Other errors of the storage (network, permission) are not faults of the take and remain

@@ -58,27 +58,13 @@ def invert(a: Poses) -> Poses:
     return Poses(inverse.as_quat(), -inverse.apply(a.t_m))
 
 
-def log_rotation(q_xyzw: Array) -> Array:
-    """Return the (N, 3) rotation vectors, radians, angle in [0, pi], of (N, 4) quaternions."""
-    return np.asarray(Rotation.from_quat(q_xyzw).as_rotvec())
-
-
 def normalise(vectors: Array) -> Array:
     """Scale quaternions (N, 4) or vectors (N, 3) to unit norm; none may be zero."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
 def slerp(q0_xyzw: Array, q1_xyzw: Array, fraction: Array) -> Array:
-    """Rotate from q0 to q1 along the shorter arc.
-
-    Args:
-        q0_xyzw: (N, 4) start, nearly unit.
-        q1_xyzw: (N, 4) end, nearly unit.
-        fraction: (N,) how far, 0 to 1.
-
-    Returns:
-        (N, 4) unit quaternions.
-    """
+    """Rotate (N, 4) nearly unit q0 to q1 along the shorter arc by (N,) fractions, 0 to 1; returns (N, 4), unit."""
     q0, q1 = normalise(q0_xyzw), normalise(q1_xyzw)
     q1 = np.where(np.sum(q0 * q1, axis=1, keepdims=True) < 0, -q1, q1)
     # arccos of the dot product would lose half of the digits of a small angle
@@ -136,7 +122,6 @@ def rays(lens: Lens, shares: Array, aspect: float) -> Array:
     """Return the (N, 3) unit rays of places in the upright picture.
 
     Args:
-        lens: its projection.
         shares: (N, 2) x as a share of the width, y as a share of the height.
         aspect: width over height of the picture before squashing.
     """

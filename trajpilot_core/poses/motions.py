@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from schemas.annotation import DOF, KNOTS, MOTIONS, HeadMotions, motions_schema
 from schemas.poses import PoseSourceName, TrajectoryConfig
@@ -91,12 +92,10 @@ def sample(stream: PoseStream, brackets: Brackets) -> Poses:
 def relative_motions(T_world_body: Poses, n_segments: int) -> Array:
     """Return the (S, 16, 6) motions T_k^-1 T_k+1 of (S * 17,) poses: dx, dy, dz m, rotation vector rad."""
     index = np.arange(n_segments * KNOTS).reshape(n_segments, KNOTS)
-    earlier, later = (
-        geometry.take(T_world_body, index[:, :-1].ravel()),
-        geometry.take(T_world_body, index[:, 1:].ravel()),
-    )
+    earlier, later = (geometry.take(T_world_body, rows.ravel()) for rows in (index[:, :-1], index[:, 1:]))
     motion = geometry.compose(geometry.invert(earlier), later)
-    return np.hstack([motion.t_m, geometry.log_rotation(motion.q_xyzw)]).reshape(n_segments, MOTIONS, DOF)
+    turn_rad = Rotation.from_quat(motion.q_xyzw).as_rotvec()  # of an angle in [0, pi]
+    return np.hstack([motion.t_m, turn_rad]).reshape(n_segments, MOTIONS, DOF)
 
 
 def measure(stream: PoseStream, brackets: Brackets) -> Measures:
@@ -133,10 +132,8 @@ def find_fault(measures: Measures, cfg: TrajectoryConfig, at: int) -> tuple[Reje
     if round(hole_s * MICROSECONDS) > inner_gap_us(cfg):
         return RejectCode.TRAJ_GAP, f"no pose for {hole_s:.3f} s, max_inner_gap_s is {cfg.max_inner_gap_s:.3f}"
     if quality < cfg.min_quality:
-        return (
-            RejectCode.TRAJ_LOW_QUALITY,
-            f"the lowest quality_score is {quality:g}, min_quality is {cfg.min_quality:g}",
-        )
+        detail = f"the lowest quality_score is {quality:g}, min_quality is {cfg.min_quality:g}"
+        return RejectCode.TRAJ_LOW_QUALITY, detail
     if norm_error > cfg.quaternion_tolerance:
         limit = f"quaternion_tolerance is {cfg.quaternion_tolerance:g}"
         return RejectCode.TRAJ_QUATERNION, f"the norm of a quaternion is off by {norm_error:.3g}, {limit}"

@@ -45,11 +45,7 @@ Kinds = Mapping[str, Callable[[dict[str, Any]], Iterator[ChildEvent]]]
 
 
 def main(further: Kinds | None = None) -> None:
-    """Serve jobs until the pipe closes.
-
-    Args:
-        further: kinds of jobs in addition to `probe` and `clips`.
-    """
+    """Serve jobs until the pipe closes: `probe`, `clips`, and further kinds."""
     pipe = Connection(int(sys.argv[-1]))
     os.dup2(2, 1)  # output of libraries is not that of the caller
     av.logging.set_level(av.logging.FATAL)  # damage is reported as rejects

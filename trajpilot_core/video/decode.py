@@ -41,7 +41,7 @@ def frame_times_s(start_s: float, end_s: float, fps: float, n_frames: int) -> ND
     return np.linspace(start_s, max(start_s, end_s - 1.0 / fps), n_frames)
 
 
-def squash(image: Image, size_px: int) -> Image:
+def _squash(image: Image, size_px: int) -> Image:
     """Return a picture (H, W, 3) as (S, S, 3), S = `size_px`, by Pillow's bilinear filter, antialiased."""
     square = Pillow.fromarray(image).resize((size_px, size_px), Pillow.Resampling.BILINEAR)
     return np.asarray(square, np.uint8)
@@ -58,7 +58,6 @@ def clips(
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
     Args:
-        path: local file.
         times_s: (S, N) wanted times, seconds from the first frame.
         size_px: side of the square that a frame becomes.
         resize: how pictures become squares: a value of FeatureConfig.resize, or a function.
@@ -70,7 +69,7 @@ def clips(
     Raises:
         VideoError: the whole file cannot be used: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
     """
-    shape = resize if callable(resize) else squash if resize == "antialiased" else None  # None: swscale, before RGB
+    shape = resize if callable(resize) else _squash if resize == "antialiased" else None  # None: swscale, before RGB
     if resize == "centre_crop":  # imported only if selected: other decoders need neither OpenCV nor Pillow
         from trajpilot_core.video.views import centre_crop
 
@@ -117,20 +116,17 @@ def match_frames(
     Returns (S, N) presentation times in ticks, and the faults of rows for which a frame is missing.
     """
     shown_s = (table.shown - table.shown[0]) * float(table.tick_s)
-    right = np.clip(np.searchsorted(shown_s, times_s), 1, max(1, len(shown_s) - 1))
-    right = np.minimum(right, len(shown_s) - 1)
-    left = np.maximum(right - 1, 0)
+    right = np.clip(np.searchsorted(shown_s, times_s), 1, len(shown_s) - 1)  # a table has two frames or more
+    left = right - 1
     nearest = np.where(times_s - shown_s[left] <= shown_s[right] - times_s, left, right)
     off_s = np.abs(shown_s[nearest] - times_s)
     allowed_s = max_off_s or 0.5 / table.fps + min(float(table.tick_s), 0.25 / table.fps)
     faults = {}
     for row in np.flatnonzero(~(off_s <= allowed_s).all(axis=1)):
         worst = int(np.nan_to_num(off_s[row], nan=np.inf).argmax())
-        faults[int(row)] = VideoError(
-            RejectCode.FRAME_MISMATCH,
-            f"{path}: wanted {times_s[row, worst]:.4f} s, the nearest frame is {off_s[row, worst]:.4f} s away, "
-            f"allowed is {allowed_s:.4f} s",
-        )
+        wanted = f"wanted {times_s[row, worst]:.4f} s, the nearest frame is {off_s[row, worst]:.4f} s away"
+        detail = f"{path}: {wanted}, allowed is {allowed_s:.4f} s"
+        faults[int(row)] = VideoError(RejectCode.FRAME_MISMATCH, detail)
     return table.shown[nearest], faults
 
 

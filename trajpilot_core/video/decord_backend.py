@@ -34,7 +34,10 @@ class DecordReader(PyavReader):
         super().__init__(path, shape)
         self._error: type[Exception] = decord.DECORDError
         try:
-            self._refuse_turned()
+            self.container.seek(0)
+            first = next(self.container.decode(self.stream), None)
+            if first is not None:
+                turn_deg(first)  # refuse what `PyavReader` does: decord applies any matrix
             self._video = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
             self._refuse_shifted()
         except (self._error, FFmpegError, RuntimeError) as error:
@@ -61,13 +64,6 @@ class DecordReader(PyavReader):
                     yield pts, self._bad(RejectCode.FRAME_MISMATCH, pts, f"decord returned the frame at {time_s:.4f} s")
                 else:
                     yield pts, self._picture(VideoFrame.from_ndarray(picture, format="rgb24"), size_px)
-
-    def _refuse_turned(self) -> None:
-        """Refuse a file whose pictures are not turned by quarters, as `PyavReader` does: decord applies any matrix."""
-        self.container.seek(0)
-        first = next(self.container.decode(self.stream), None)
-        if first is not None:
-            turn_deg(first)
 
     def _refuse_shifted(self) -> None:
         """Refuse a file with frames that decord counts and nobody sees, or shows in another order."""

@@ -74,7 +74,6 @@ def run_jobs(
         timeout_s: a child without an event for longer is killed; its job fails and the child is replaced.
         ahead: most events that wait for the caller.
         around: context manager that yields the job as the child gets it (with a local copy of a remote file).
-        command: starts a child.
 
     Every job ends with exactly one event `done` or `failed`.
     """
@@ -102,22 +101,21 @@ def run_jobs(
                 continue
 
 
+@dataclass
 class _Pool:
     """What the threads of a call share; each thread has one decoder at a time."""
 
-    def __init__(
-        self,
-        jobs: Sequence[DecodeJob],
-        timeout_s: float,
-        around: Around,
-        command: Sequence[str],
-        events: "queue.Queue[Event]",
-    ) -> None:
-        self.jobs, self.timeout_s, self.around, self.command, self.events = jobs, timeout_s, around, command, events
-        self.todo = iter(range(len(jobs)))
-        self.stopping = threading.Event()
-        self.errors: list[BaseException] = []
-        """Errors of threads, which are no decoder's."""
+    jobs: Sequence[DecodeJob]
+    timeout_s: float
+    around: Around
+    command: Sequence[str]
+    events: "queue.Queue[Event]"
+    stopping: threading.Event = field(default_factory=threading.Event)
+    errors: list[BaseException] = field(default_factory=list)
+    """Errors of threads, which are no decoder's."""
+
+    def __post_init__(self) -> None:
+        self.todo = iter(range(len(self.jobs)))
 
     def work(self) -> None:
         """Give jobs to a decoder until there are none."""

@@ -68,15 +68,8 @@ def probe_many(
 ) -> list[VideoProbe | VideoError]:
     """Probe videos in `workers` child processes; a decoder that crashes or hangs costs only its video.
 
-    Args:
-        paths: videos; messages use these names.
-        workers: child processes.
-        timeout_s: a child that is silent for longer is killed.
-        progress: called with the number of finished videos.
-        around: see `isolate.run_jobs`.
-
-    Returns:
-        One result per path, in order. A child that dies gives DECODE_FAILED with the signal's number.
+    Returns one result per path, in order: a child that dies gives DECODE_FAILED with the signal's number. `progress` is
+    called with the number of finished videos; the other arguments are those of `isolate.run_jobs`.
     """
     results: dict[int, VideoProbe | VideoError] = {}
     jobs: list[DecodeJob] = [{"kind": "probe", "path": path, "video": path} for path in paths]

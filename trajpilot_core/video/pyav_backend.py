@@ -222,8 +222,6 @@ def turn_deg(frame: VideoFrame) -> int:
     a, b, _, c, d = (value / 65536 for value in struct.unpack("=5i", bytes(matrix)[:20]))
     turned = QUARTER_TURNS_DEG.get((round(a), round(b), round(c), round(d)))
     if turned is None or max(abs(value - round(value)) for value in (a, b, c, d)) > ROUNDING:
-        raise VideoError(
-            RejectCode.DECODE_FAILED,
-            f"the display matrix {a:g} {b:g} {c:g} {d:g} is not a quarter turn; encode the video again",
-        )
+        detail = f"the display matrix {a:g} {b:g} {c:g} {d:g} is not a quarter turn; encode the video again"
+        raise VideoError(RejectCode.DECODE_FAILED, detail)
     return turned

@@ -72,9 +72,8 @@ def sniff(path: str) -> str:
         with Path(path).open("rb") as file:
             head = file.read(16)
     except OSError as error:
-        raise VideoError(
-            RejectCode.VIDEO_MISSING, f"{path}: {error.strerror}; a readable video file was expected"
-        ) from error
+        detail = f"{path}: {error.strerror}; a readable video file was expected"
+        raise VideoError(RejectCode.VIDEO_MISSING, detail) from error
     except ValueError as error:  # a NUL in the name
         raise VideoError(RejectCode.VIDEO_MISSING, f"{path!r} cannot be a file name") from error
     if not head:
@@ -83,10 +82,8 @@ def sniff(path: str) -> str:
         return "mov"
     if head[:4] == b"\x1aE\xdf\xa3":
         return "matroska"
-    raise VideoError(
-        RejectCode.WRONG_TYPE,
-        f"{path} begins with {head[:12]!r}, not an MP4, MOV or Matroska file; download it again",
-    )
+    detail = f"{path} begins with {head[:12]!r}, not an MP4, MOV or Matroska file; download it again"
+    raise VideoError(RejectCode.WRONG_TYPE, detail)
 
 
 def open_video(path: str) -> tuple[InputContainer, VideoStream]:
@@ -138,16 +135,27 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
     Raises:
         VideoError: DECODE_FAILED where the file is cut short, has no frames, or no presentation times.
     """
-    pts, dts, is_key, is_hidden = _packets(path, container, stream)
-    shown = np.unique(pts[~is_hidden])
+    times, flags = array("q"), bytearray()  # a small file can contain millions
+    try:
+        for packet in container.demux(stream):
+            dts, pts = packet.dts, packet.pts if packet.pts is not None else packet.dts
+            if packet.size == 0 or pts is None:
+                continue
+            times.extend((pts, dts if dts is not None else pts))
+            flags.append(packet.is_keyframe | packet.is_discard << 1)
+            if len(flags) > MAX_FRAMES:
+                raise VideoError(RejectCode.DECODE_FAILED, f"{path} has more than {MAX_FRAMES} frames")
+    except FFmpegError as error:
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path} ends early at packet {len(flags)}: {error}") from error
+    pts_of, dts_of = (column.copy() for column in np.frombuffer(times, np.int64).reshape(-1, 2).T)
+    is_key, is_hidden = ((np.frombuffer(flags, np.uint8) >> bit & 1).astype(np.bool_) for bit in range(2))
+    shown = np.unique(pts_of[~is_hidden])
     if len(shown) < 2 or stream.time_base is None:
-        raise VideoError(
-            RejectCode.DECODE_FAILED,
-            f"{path} has {len(shown)} frames with a presentation time, at least 2 are needed",
-        )
+        detail = f"{path} has {len(shown)} frames with a presentation time, at least 2 are needed"
+        raise VideoError(RejectCode.DECODE_FAILED, detail)
     problem = ""
-    if container.format.name.startswith("mov") and len(pts) < len(stream.index_entries):
-        problem = f"its index lists {len(stream.index_entries)} frames, {len(pts)} exist"
+    if container.format.name.startswith("mov") and len(pts_of) < len(stream.index_entries):
+        problem = f"its index lists {len(stream.index_entries)} frames, {len(pts_of)} exist"
     elif not is_key.any():
         problem = "no frame is marked as a keyframe"
     if problem:
@@ -160,37 +168,9 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
     if declared and abs(float(declared) / fps - 1) < 1e-3:
         fps = float(declared)
     if fps < MIN_FPS:
-        raise VideoError(
-            RejectCode.DECODE_FAILED, f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
-        )
-    return FrameTable(pts, dts, is_key, shown, stream.time_base, fps, is_vfr)
-
-
-def _packets(
-    path: str, container: InputContainer, stream: VideoStream
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Read all packets into columns, because a small file can contain millions.
-
-    Returns:
-        Columns of the packets with a time, in file order: pts, dts and is_key as in `FrameTable`, and whether they are
-        hidden.
-    """
-    times, flags = array("q"), bytearray()
-    try:
-        for packet in container.demux(stream):
-            dts, pts = packet.dts, packet.pts if packet.pts is not None else packet.dts
-            if packet.size == 0 or pts is None:
-                continue
-            times.extend((pts, dts if dts is not None else pts))
-            flags.append(packet.is_keyframe | packet.is_discard << 1)
-            if len(flags) > MAX_FRAMES:
-                raise VideoError(RejectCode.DECODE_FAILED, f"{path} has more than {MAX_FRAMES} frames")
-    except FFmpegError as error:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path} ends early at packet {len(flags)}: {error}") from error
-    table = np.frombuffer(times, np.int64).reshape(-1, 2)
-    bits = np.frombuffer(flags, np.uint8)
-    is_key, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(2))
-    return table[:, 0].copy(), table[:, 1].copy(), is_key, is_hidden
+        detail = f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
+        raise VideoError(RejectCode.DECODE_FAILED, detail)
+    return FrameTable(pts_of, dts_of, is_key, shown, stream.time_base, fps, is_vfr)
 
 
 def length_size(codec: str, extradata: bytes | None) -> int | None:

@@ -55,15 +55,12 @@ def augmented(
     scale: tuple[float, float] | None,
     ratio: tuple[float, float],
 ) -> Image:
-    """Return a picture (H, W, 3) as (size, size, 3): changed by RandAugment, cropped, and scaled bilinearly.
+    """Return an upright RGB picture (H, W, 3) as (size, size, 3): changed by RandAugment, cropped, scaled bilinearly.
 
     Args:
-        image: RGB, upright.
-        size_px: side of the result.
         seed: samples all; equal for the frames of a clip.
         operations: how many operations are sampled.
-        level: mean of their levels, in 0..10.
-        deviation: standard deviation of the levels.
+        level: mean of their levels, in 0..10, with the standard deviation `deviation`.
         scale: least and largest share of the area; None: the whole picture.
         ratio: least and largest width / height of the crop.
     """

@@ -13,7 +13,16 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_seconds, as_text, shown
+from trajpilot_core.corpora.formats.strict import (
+    as_bool,
+    as_id,
+    as_list,
+    as_object,
+    as_seconds,
+    as_text,
+    n_items,
+    shown,
+)
 from trajpilot_core.corpora.records.annotations import is_tagged_unsure
 from trajpilot_core.corpora.records.tables import (
     LABELS,
@@ -28,15 +37,6 @@ from trajpilot_core.corpora.spec import CorpusSpec
 
 ATOMIC_FILE = "annotations/atomic_descriptions_{}.json"
 FILTERS = "ingest.subjects, drop_unsure, require_ego_visible, require_trajectory, keep_unvalidated"
-PUBLISHED = {
-    TRAIN_TAKES: Published(2237, FILTERS),
-    TEST_TAKES: Published(312, FILTERS),
-    TRAIN_SEGMENTS: Published(140413, FILTERS),
-    TEST_SEGMENTS: Published(11425, FILTERS),
-    LABELS: Published(8472, "ingest.paraphrase_table, and the filters of segments"),
-    SCENARIOS: Published(71, FILTERS),
-}
-"""Source: paper, appendix on data sets."""
 MALFORMED = RejectCode.RECORD_MALFORMED
 
 
@@ -53,24 +53,23 @@ class Annotation(NamedTuple):
 
 def count_descriptions(entries: object) -> int:
     """Return how many descriptions a take's value contains, even if the rest of it is unusable."""
-    return sum(_count(entry) for entry in entries) if isinstance(entries, list) else 0
+    return sum(n_items(entry, "descriptions") for entry in as_list(entries))
 
 
 def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     """Filter one annotation; a Fault means that none of its descriptions can be used."""
-    fields = as_object(entry)
-    if fields is None:
+    if not isinstance(entry, dict):
         return Fault(MALFORMED, f"an annotation is not an object: {shown(entry)}")
-    descriptions, uid = fields.get("descriptions"), as_id(fields.get("annotation_uid"))
+    descriptions, uid = entry.get("descriptions"), as_id(entry.get("annotation_uid"))
     if not isinstance(descriptions, list) or uid is None:
         return Fault(MALFORMED, "an annotation lacks annotation_uid or its list of descriptions")
-    rejected = as_bool(fields.get("rejected"))
-    if rejected is None and fields.get("rejected") is not None:
-        return Fault(MALFORMED, f"`rejected` is {shown(fields['rejected'])}")
+    rejected = as_bool(entry.get("rejected"))
+    if rejected is None and entry.get("rejected") is not None:
+        return Fault(MALFORMED, f"`rejected` is {shown(entry['rejected'])}")
     if rejected:
-        return Fault(RejectCode.ANNOTATION_REJECTED, f"annotation {uid}: {shown(fields.get('reject_reason'))}")
-    annotator = as_id(fields.get("annotator_id")) or ""
-    results = ((index, read_description(description, config)) for index, description in enumerate(descriptions))
+        return Fault(RejectCode.ANNOTATION_REJECTED, f"annotation {uid}: {shown(entry.get('reject_reason'))}")
+    annotator = as_id(entry.get("annotator_id")) or ""
+    results = ((index, _description(value, config)) for index, value in enumerate(descriptions))
     accepted, faults = parted(
         (index, result if isinstance(result, Fault) else AnnotatedPoint(*result, uid, annotator, index))
         for index, result in results
@@ -83,11 +82,11 @@ def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     return Annotation(uid, points, sorted([*faults, *repeats]), len(descriptions), is_reordered)
 
 
-def read_description(value: object, config: IngestConfig) -> tuple[float, str] | Fault:
+def _description(value: object, config: IngestConfig) -> tuple[float, str] | Fault:
     """Return (time in seconds, text) of a description that passes the filters, or why it does not."""
     fields = as_object(value)
-    text = as_text(fields.get("text")) if fields is not None else None
-    if fields is None or text is None or "timestamp" not in fields:
+    text = as_text(fields.get("text"))
+    if text is None or "timestamp" not in fields:
         return Fault(MALFORMED, f"a description lacks text or timestamp: {shown(value)}")
     time_s = as_seconds(fields["timestamp"])
     if time_s is None:
@@ -98,7 +97,7 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
     for name, flag in flags.items():
         if flag is None and fields.get(name) is not None:
             return Fault(MALFORMED, f"`{name}` is {shown(fields[name])}, expected true, false, 0, 1 or null")
-    subject = fields["subject"] if "subject" in fields else fields["narration_subject"]
+    subject = fields.get("subject", fields.get("narration_subject"))
     if not isinstance(subject, str) or subject.strip() not in config.subjects:
         return Fault(RejectCode.NOT_WEARER, f"subject is {shown(subject)}")
     if config.drop_unsure and flags["unsure"]:  # null counts as sure
@@ -110,20 +109,15 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
     return time_s, text
 
 
-def _count(entry: object) -> int:
-    descriptions = entry.get("descriptions") if isinstance(entry, dict) else None
-    return len(descriptions) if isinstance(descriptions, list) else 0
-
-
 def read_one(annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
     """Return the take with the points of the annotation that has the most accepted ones (ties: smaller uid).
 
     They are sorted by time, then text. Points and units of the rejects add up to `count_descriptions`.
     """
     take, path, entries = annotated.take.take_id, annotated.path, annotated.value
-    listed = entries if isinstance(entries, list) else []
+    listed = as_list(entries)
     usable, unusable = parted((index, read_annotation(entry, config)) for index, entry in enumerate(listed))
-    rejects = [fault.reject(take, _count(listed[index]), path, index) for index, fault in unusable]
+    rejects = [fault.reject(take, n_items(listed[index], "descriptions"), path, index) for index, fault in unusable]
     if not isinstance(entries, list):
         fault = Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}")
         rejects.append(fault.reject(take, 0, path))
@@ -142,16 +136,20 @@ def read_one(annotated: Annotated, config: IngestConfig) -> tuple[Candidate | No
     return None, [*rejects, fault.reject(take, 0, path)]
 
 
-ATOMIC = AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read_one)
-
-
 EGOEXO4D_ATOMIC = CorpusSpec(
     name="egoexo4d_atomic",
     title="Ego-Exo4D, atomic descriptions",
     ids=CORPUS,
-    read=partial(read_release, kind=ATOMIC),
-    listing=partial(list_release, kind=ATOMIC),
-    published=PUBLISHED,
+    read=partial(read_release, kind=AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read_one)),
+    listing=partial(list_release, file=ATOMIC_FILE),
+    published={  # paper, appendix on data sets
+        TRAIN_TAKES: Published(2237, FILTERS),
+        TEST_TAKES: Published(312, FILTERS),
+        TRAIN_SEGMENTS: Published(140413, FILTERS),
+        TEST_SEGMENTS: Published(11425, FILTERS),
+        LABELS: Published(8472, "ingest.paraphrase_table, and the filters of segments"),
+        SCENARIOS: Published(71, FILTERS),
+    },
     n_classes=lambda config: config.atomic.classes,
     download=DOWNLOAD,
     layout="egoexo4d",

@@ -20,7 +20,7 @@ from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, count_descriptio
 from trajpilot_core.corpora.egoexo4d.release import DOWNLOAD, Annotated, AnnotationKind, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.strict import as_id, as_object, as_text
+from trajpilot_core.corpora.formats.strict import as_id, as_list, as_object, as_text
 from trajpilot_core.corpora.records.annotations import midpoint_intervals
 from trajpilot_core.corpora.records.splits import Counts, draw_test, surplus
 from trajpilot_core.corpora.records.tables import TEST_TAKES, TRAIN_TAKES, subject_phrases
@@ -29,19 +29,7 @@ from trajpilot_core.store.corpus_files import Corpus
 
 DOMAIN = 6
 """Thousands digit of the ids of basketball tasks."""
-WINDOW = (2, 2)
-"""A window is the segment before a shot and the shot."""
 SETTINGS = "ingest.basketball: attempts, made, missed, evidence, both, balance, split"
-PUBLISHED = {TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)}
-PAPER = {
-    "shots with an outcome": 376,
-    "takes with such shots": 52,
-    "made, train": 147,
-    "missed, train": 147,
-    "made, test": 37,
-    "missed, test": 37,
-}
-"""Source: paper, appendix on basketball. 376 are found, 368 are kept."""
 
 
 @dataclass(frozen=True)
@@ -59,38 +47,36 @@ class _Shot:
         return f"{self.take}:shot{self.at:04d}"
 
 
-class _Mined:
-    """What was read of the takes before the test takes are chosen."""
-
-    def __init__(self) -> None:
-        self.following: dict[str, dict[int, AnnotatedPoint]] = {}
-        """Take -> offset of a description -> the description after it that may state its outcome."""
-        self.scenarios: set[str] = set()
-
-    def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
-        """Return a take with all points of its chosen annotator."""
-        take = annotated.take.take_id
-        by_id = any(number // 1000 == DOMAIN for number in annotated.take.task_ids)
-        is_basketball = by_id or any("basketball" in name.lower() for name in annotated.take.task_names)
-        if not is_basketball:
-            fault = Fault(RejectCode.FILTERED, "its task is not basketball")
-            return None, [fault.reject(take, count_descriptions(annotated.value), annotated.path)]
-        self.scenarios.add(annotated.take.scenario)
-        candidate, rejects = read_one(annotated, config)
-        if candidate is not None:
-            self.following[take] = _following(annotated.value, candidate.points, config)
-        return candidate, rejects
+Following = dict[int, AnnotatedPoint]
+"""Offset of a description of a take -> the description after it that may state its outcome."""
 
 
-def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> dict[int, AnnotatedPoint]:
+def _read(
+    annotated: Annotated, config: IngestConfig, following: dict[str, Following], scenarios: set[str]
+) -> tuple[Candidate | None, list[Reject]]:
+    """Return a take with all points of its chosen annotator; its scenario and what follows its points are added."""
+    take = annotated.take
+    by_id = any(number // 1000 == DOMAIN for number in take.task_ids)
+    if not by_id and not any("basketball" in name.lower() for name in take.task_names):
+        fault = Fault(RejectCode.FILTERED, "its task is not basketball")
+        return None, [fault.reject(take.take_id, count_descriptions(annotated.value), annotated.path)]
+    scenarios.add(take.scenario)
+    candidate, rejects = read_one(annotated, config)
+    if candidate is not None:
+        following[take.take_id] = _following(annotated.value, candidate.points, config)
+    return candidate, rejects
+
+
+def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> Following:
     """Return offset of a description -> the next one by anybody."""
     uid = points[0].annotation_uid
-    listed = entries if isinstance(entries, list) else []
-    entry = next(e for e in listed if as_id((as_object(e) or {}).get("annotation_uid")) == uid)
-    wider = read_annotation(entry, config.replace(subjects=tuple(sorted({*config.subjects, *_subjects(entry)}))))
+    entry = next(e for e in as_list(entries) if as_id(as_object(e).get("annotation_uid")) == uid)
+    descriptions = map(as_object, as_list(as_object(entry).get("descriptions")))
+    subjects = (as_text(fields.get("subject", fields.get("narration_subject"))) for fields in descriptions)
+    everybody = {*config.subjects, *(subject.strip() for subject in subjects if subject is not None)}
+    wider = read_annotation(entry, config.replace(subjects=tuple(sorted(everybody))))
     all_points = points if isinstance(wider, Fault) else wider.points
     offsets = {point.offset for point in points}
-    after = {a.offset: b for a, b in pairwise(all_points)}
     phrases = subject_phrases(config)
 
     def states_shot(text: str) -> bool:
@@ -99,19 +85,10 @@ def _following(entries: object, points: Sequence[AnnotatedPoint], config: Ingest
         return any(attempt_of(" ".join(words[i:]), config.basketball, phrases) for i in range(min(4, len(words))))
 
     return {
-        offset: point
-        for offset, point in after.items()
-        if offset in offsets and (point.offset in offsets or not states_shot(point.text))
+        before.offset: point
+        for before, point in pairwise(all_points)
+        if before.offset in offsets and (point.offset in offsets or not states_shot(point.text))
     }
-
-
-def _subjects(entry: object) -> Iterator[str]:
-    descriptions = (as_object(entry) or {}).get("descriptions")
-    for description in descriptions if isinstance(descriptions, list) else []:
-        fields = as_object(description) or {}
-        subject = as_text(fields["subject"] if "subject" in fields else fields.get("narration_subject"))
-        if subject is not None:
-            yield subject.strip()
 
 
 def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
@@ -119,13 +96,15 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
 
     Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
-    mined = _Mined()
-    reading = read_release(corpus, config, _kind(mined))
+    following: dict[str, Following] = {}
+    scenarios: set[str] = set()
+    read = partial(_read, following=following, scenarios=scenarios)
+    reading = read_release(corpus, config, AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read))
     shots: dict[str, list[_Shot]] = defaultdict(list)
     faults: dict[str, dict[int, Fault]] = {}
     for candidate in reading.candidates:
         take = candidate.take.take_id
-        shots[take], faults[take] = _mine(candidate, mined, config)
+        shots[take], faults[take] = _mine(candidate, following[take], config)
     roles, out = _split(reading, shots, config)
     rejects, candidates, twice = list(reading.rejects), [], 0
     for candidate in reading.candidates:
@@ -145,12 +124,12 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
         n_in=reading.n_in + twice,
         released={take: roles.get(take, role) for take, role in reading.released.items()},
         wanted=reading.wanted if config.basketball.split == "released" else CorpusReading.wanted,
-        scenarios=frozenset(mined.scenarios),
+        scenarios=frozenset(scenarios),
         counts=_counts(shots, roles, out),
     )
 
 
-def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
+def _mine(candidate: Candidate, following: Following, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
     """Return the shots of a take, and the faults of other attempts by their index among its points."""
     shots: list[_Shot] = []
     faults: dict[int, Fault] = {}
@@ -158,8 +137,8 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
     for at, point in enumerate(candidate.points):
         if attempt_of(point.text, config.basketball, phrases) is None:
             continue
-        following = mined.following[take].get(point.offset)
-        outcome = outcome_of(point.text, following.text if following else None, config.basketball)
+        after = following.get(point.offset)
+        outcome = outcome_of(point.text, after.text if after else None, config.basketball)
         if at == 0:
             faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is the first description")
         elif outcome is None:
@@ -199,9 +178,8 @@ def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]
     used = {*lost, *(shot.at for shot in kept), *(shot.at - 1 for shot in kept)}
     idle = len(candidate.points) - len(used)
     if idle:
-        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions neither state a shot nor precede one").reject(
-            take, idle, path
-        )
+        detail = f"{idle} descriptions neither state a shot nor precede one"
+        yield Fault(RejectCode.NO_ATTEMPT, detail).reject(take, idle, path)
     if not kept:
         yield Fault(RejectCode.UNLABELLED, "no shot of it can be used").reject(take, 0, path)
 
@@ -222,16 +200,12 @@ def _segments(candidate: Candidate, kept: Sequence[_Shot], config: IngestConfig)
 def _counts(shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]) -> tuple[CorpusCount, ...]:
     every = [shot for shots_of_take in shots.values() for shot in shots_of_take]
     sides = Counter(f"{s.outcome.verdict}, {roles[s.take]}" for s in every if s.event not in out)
-    rows = {
-        "shots with an outcome": len(every),
-        "takes with such shots": sum(bool(shots_of_take) for shots_of_take in shots.values()),
-        **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
-    }
-    return tuple(count(what, n, PAPER[what], SETTINGS) for what, n in rows.items())
-
-
-def _kind(mined: _Mined) -> AnnotationKind:
-    return AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, mined.read)
+    paper = {"made, train": 147, "missed, train": 147, "made, test": 37, "missed, test": 37}
+    return (  # the paper, appendix on basketball: 376 are found, 368 are kept
+        count("shots with an outcome", len(every), 376, SETTINGS),
+        count("takes with such shots", sum(map(bool, shots.values())), 52, SETTINGS),
+        *(count(what, sides[what], n, SETTINGS) for what, n in paper.items()),
+    )
 
 
 EGOEXO4D_BASKETBALL = CorpusSpec(
@@ -239,9 +213,9 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     title="Ego-Exo4D, basketball shots",
     ids=CORPUS,
     read=read_basketball,
-    listing=partial(list_release, kind=_kind(_Mined())),
-    published=PUBLISHED,
-    horizons=WINDOW,
+    listing=partial(list_release, file=ATOMIC_FILE),
+    published={TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)},
+    horizons=(2, 2),  # the segment before a shot and the shot
     splits="annotations/splits.json, or sampled (ingest.basketball.split)",
     download=DOWNLOAD,
     layout="basketball",

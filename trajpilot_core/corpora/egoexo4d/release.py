@@ -6,7 +6,7 @@ docs/decisions/ingest.md.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
@@ -22,9 +22,12 @@ from trajpilot_core.corpora.egoexo4d.takes import (
     used_split,
 )
 from trajpilot_core.corpora.formats.folders import Folders, read_document
-from trajpilot_core.corpora.formats.strict import FileFaultError, parse
+from trajpilot_core.corpora.formats.strict import FileFaultError, as_object, parse
 from trajpilot_core.corpora.spec import EGO4D_KEYS, Download
 from trajpilot_core.store.corpus_files import Corpus
+
+OPTIONAL = ("trajectory", "timesync", "calibration")
+"""Files of a take that ingest checks for but does not read."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,24 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     rejects: list[Reject] = [*known.takes.rejects]
     seen: set[str] = set()
     n_in = 0
-    for released, path in _annotation_files(known):
-        document, annotations = _read_annotations(corpus, path)
-        for uid, value in annotations:
+    for released, path in _annotation_files(known.folders, known.splits, kind.file, config):
+        document = as_object(parse(read_document(corpus, path), path))
+        annotations = document.get("annotations")
+        if not isinstance(annotations, dict):
+            raise FileFaultError(path, "expected one object with one object `annotations`")
+        for uid, value in sorted(annotations.items()):
             seen.add(uid)
             n_in += kind.count(value)
-            candidate, lost = _read_take(known, released, uid, value, document)
+            fault = _take_fault(known, released, uid)
+            if fault is not None:
+                rejects.append(fault.reject(take_id(uid), kind.count(value), path))
+                continue
+            take = known.takes.usable[uid]
+            lacks: dict[str, Any] = {n: None for n in OPTIONAL if not known.folders.is_there(getattr(take, n) or "")}
+            if config.video == "none":
+                lacks["video"] = ""
+            role: Released = "train" if released == "train" else "test"
+            candidate, lost = kind.read(Annotated(replace(take, **lacks), role, value, path, document), config)
             candidates += [candidate] if candidate else []
             rejects += lost
     rejects += _without_annotation(known, seen)
@@ -95,56 +110,25 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     )
 
 
-def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
+def _annotation_files(
+    folders: Folders, splits: Mapping[str, str | None], file: str, config: IngestConfig
+) -> list[tuple[str, str]]:
     """Return (released split, path) of the annotation files; that of a split without takes may be missing."""
-    paths = [(split, known.kind.file.format(split)) for split in ("train", known.config.test_split)]
-    named = set(known.splits.values())
-    return [(split, path) for split, path in paths if split in named or known.folders.is_there(path)]
+    paths = [(split, file.format(split)) for split in ("train", config.test_split)]
+    return [(split, path) for split, path in paths if split in splits.values() or folders.is_there(path)]
 
 
-def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> Listing:
+def list_release(corpus: Corpus, config: IngestConfig, file: str) -> Listing:
     """List the files that `read_release` and the probes of its videos read, without opening annotations or videos.
 
     Raises InputError: takes.json or splits.json cannot be used.
     """
-    known = _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
-    takes = [t for uid, t in known.takes.usable.items() if used_split(known.splits.get(uid), config) is not None]
-    files = {TAKES, SPLITS, *(path for _, path in _annotation_files(known))}
+    usable, splits, folders = read_takes(corpus, config).usable, read_splits(corpus), Folders(corpus)
+    takes = [take for uid, take in usable.items() if used_split(splits.get(uid), config) is not None]
+    files = {TAKES, SPLITS, *(path for _, path in _annotation_files(folders, splits, file, config))}
     files |= {take.video for take in takes if config.video != "none"}
-    present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
-    return Listing(tuple(sorted(files)), tuple(sorted(present)), len(takes))
-
-
-def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object]]]:
-    """Return an annotation file, and (take uid, its value) in order of uid.
-
-    Raises InputError: it is missing, no JSON, or of another shape, so that its units cannot be counted.
-    """
-    document = parse(read_document(corpus, path), path)
-    annotations = document.get("annotations") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(annotations, dict):
-        raise FileFaultError(path, "expected one object with one object `annotations`")
-    return document, sorted(annotations.items())
-
-
-def _read_take(
-    known: _KnownRelease, released: str, uid: str, value: object, document: Mapping[str, object]
-) -> tuple[Candidate | None, list[Reject]]:
-    path = known.kind.file.format(released)
-    fault = _take_fault(known, released, uid)
-    if fault is not None:
-        return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
-    take = known.takes.usable[uid]
-    existing = {path: path for path in take.optional() if known.folders.is_there(path)}
-    take = replace(
-        take,
-        video="" if known.config.video == "none" else take.video,
-        trajectory=existing.get(take.trajectory or ""),
-        timesync=existing.get(take.timesync or ""),
-        calibration=existing.get(take.calibration or ""),
-    )
-    role: Released = "train" if released == "train" else "test"
-    return known.kind.read(Annotated(take, role, value, path, document), known.config)
+    optional = {getattr(take, name) or "" for take in takes for name in OPTIONAL}
+    return Listing(tuple(sorted(files)), tuple(sorted(filter(folders.is_there, optional))), len(takes))
 
 
 def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
@@ -157,10 +141,8 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
         return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
     if known.splits[uid] != released:
         split = known.splits[uid] or "none that can be read"
-        return Fault(
-            RejectCode.NO_SPLIT,
-            f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}",
-        )
+        detail = f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}"
+        return Fault(RejectCode.NO_SPLIT, detail)
     take = known.takes.usable[uid]
     if known.config.video != "none" and not known.folders.is_there(take.video):
         return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is missing")
@@ -186,8 +168,6 @@ def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject
 
 
 PARTS = "metadata annotations captures take_trajectory"
-
-
 DOWNLOAD = Download(
     commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
     access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",

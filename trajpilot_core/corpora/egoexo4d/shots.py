@@ -64,10 +64,8 @@ def found_at(pattern: str, words: Sequence[str]) -> int | None:
 def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> str | None:
     """Return the attempt that a description states, or None.
 
-    Its verb opens the description or a part of it after `and`: watching somebody shoot is no attempt.
-
-    Args:
-        subjects: phrases for the wearer that are dropped from the front, in normal form.
+    Its verb opens the description, without the wearer, or a part of it after `and`: watching somebody shoot is no
+    attempt.
     """
     words = words_of(text, subjects)
     starts = [i for i in range(len(words)) if i == 0 or words[i - 1] in JOINS]
@@ -102,8 +100,7 @@ def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
 def outcome_of(own: str, following: str | None, config: BasketballConfig) -> DescribedShot | None:
     """Return the outcome of a shot from the descriptions that the setting `evidence` lists, in its order.
 
-    Args:
-        following: the next one; None where there is none, or it describes another person's shot.
+    The following one is None where there is none, or it describes another person's shot.
     """
     for which in config.evidence:
         text = own if which == "own" else following

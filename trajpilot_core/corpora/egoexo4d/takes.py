@@ -17,6 +17,7 @@ from trajpilot_core.corpora.formats.strict import (
     as_bool,
     as_id,
     as_integer,
+    as_list,
     as_object,
     as_seconds,
     as_text,
@@ -59,7 +60,8 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
         raise InputError(f"{TAKES} contains {type(records).__name__} without takes, expected a list of takes; {ADVICE}")
     takes = Takes({}, {}, [])
     for index, record in enumerate(records):
-        uid = as_id(record.get("take_uid")) if isinstance(record, dict) else None
+        fields = as_object(record)
+        uid = as_id(fields.get("take_uid"))
         if uid is None:
             fault = Fault(RejectCode.RECORD_MALFORMED, f"record without take_uid: {shown(record)}")
             takes.rejects.append(fault.reject("", 0, TAKES, index))
@@ -68,7 +70,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
             takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json contains the take_uid more than once")
         else:
             try:
-                takes.usable[uid] = _take_files(uid, record, config)
+                takes.usable[uid] = _take_files(uid, fields, config)
             except TakeFault as unusable:
                 takes.faults[uid] = Fault(unusable.code, unusable.detail)
     shared = claimed_twice((take.video, uid, "train") for uid, take in takes.usable.items())
@@ -83,8 +85,7 @@ def read_splits(corpus: Corpus) -> dict[str, str | None]:
 
     Raises InputError: splits.json is missing, no JSON, or lacks `take_uid_to_split`.
     """
-    document = as_object(parse(read_document(corpus, SPLITS, ADVICE), SPLITS))
-    mapping = document.get("take_uid_to_split") if document is not None else None
+    mapping = as_object(parse(read_document(corpus, SPLITS, ADVICE), SPLITS)).get("take_uid_to_split")
     if not isinstance(mapping, dict) or not mapping:
         raise InputError(f"{SPLITS} lacks the object take_uid_to_split, or it is empty; {ADVICE}")
     return {uid: as_text(split) for uid, split in sorted(mapping.items())}
@@ -113,8 +114,7 @@ def _take_files(uid: str, take: dict[str, object], config: IngestConfig) -> Take
         raise TakeFault(RejectCode.TAKE_DROPPED, "is_dropped is true")
     if not config.keep_unvalidated and as_bool(take.get("validated")) is not True:
         raise TakeFault(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
-    capture_uid = as_id(take.get("capture_uid"))
-    capture = as_object(take.get("capture")) or {}
+    capture = as_object(take.get("capture"))
     participant = as_id(take.get("participant_uid"))
     camera, stream = _head_camera(take, capture)
     relative = safe_path(stream.get("relative_path"))
@@ -123,8 +123,10 @@ def _take_files(uid: str, take: dict[str, object], config: IngestConfig) -> Take
         raise TakeFault(RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {path!r}")
     video = PurePosixPath(str(folder), relative)
     video = video if config.video == "full" else video.parent / "downscaled" / "448" / video.name
-    capture_name, capture_root = _capture_folder(capture)
-    capture_key = capture_name or capture_uid
+    capture_name, capture_root = as_text(capture.get("capture_name")), safe_path(capture.get("root_dir"))
+    if capture_root is None and capture_name is not None and SAFE_NAME.fullmatch(capture_name):
+        capture_root = f"captures/{capture_name}"
+    capture_name = capture_name or (capture_root.rsplit("/", 1)[-1] if capture_root else None)
     stand_in = f"participant:{participant}" if participant else f"take:{uid}"
     has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # else the disk decides
     return TakeFiles(
@@ -134,7 +136,7 @@ def _take_files(uid: str, take: dict[str, object], config: IngestConfig) -> Take
         name=name,
         scenario=as_text(take.get("task_name")) or as_text(take.get("parent_task_name")) or "unknown",
         participant=participant,
-        capture=capture_key or stand_in,
+        capture=capture_name or as_id(take.get("capture_uid")) or stand_in,
         camera=f"{camera}_{as_text(stream.get('stream_id')) or '214-1'}",
         video=str(video),
         trajectory=f"{folder}/{TRAJECTORY}" if has_trajectory else None,
@@ -151,25 +153,15 @@ def _take_files(uid: str, take: dict[str, object], config: IngestConfig) -> Take
 
 def _head_camera(take: dict[str, object], capture: dict[str, object]) -> tuple[str, dict[str, object]]:
     """Return the id of the head camera and its RGB stream of `frame_aligned_videos`."""
-    listed = capture.get("cameras")
-    cameras = [as_object(camera) or {} for camera in (listed if isinstance(listed, list) else ())]
+    cameras = map(as_object, as_list(capture.get("cameras")))
     names = (as_text(camera.get("cam_id")) for camera in cameras if as_bool(camera.get("is_ego")))
     aria = sorted(name for name in names if name and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name))
     if not aria:
         detail = "the capture has no camera with is_ego and an id that begins with aria"
         raise TakeFault(RejectCode.RECORD_MALFORMED, detail)
-    videos = as_object(take.get("frame_aligned_videos")) or {}
+    videos = as_object(take.get("frame_aligned_videos"))
     for camera in aria:
-        stream = as_object((as_object(videos.get(camera)) or {}).get("rgb"))
-        if stream is not None and stream.get("relative_path") is not None:
+        stream = as_object(as_object(videos.get(camera)).get("rgb"))
+        if stream.get("relative_path") is not None:
             return camera, stream
     raise TakeFault(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(aria)}")
-
-
-def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:
-    """Return name and folder of the capture, each None where unknown."""
-    name = as_text(capture.get("capture_name"))
-    root = safe_path(capture.get("root_dir"))
-    if root is None and name is not None and SAFE_NAME.fullmatch(name):
-        root = f"captures/{name}"
-    return name or (root.rsplit("/", 1)[-1] if root else None), root

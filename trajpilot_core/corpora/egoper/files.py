@@ -17,6 +17,7 @@ from trajpilot_core.corpora.formats.strict import (
     as_object,
     as_span,
     as_text,
+    n_items,
     parse,
     shown,
     text_of,
@@ -85,12 +86,12 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
         raise FileFaultError(where, "expected one object, task -> its annotation")
     listed: dict[str, list[object]] = {}
     for task, value in document.items():
-        segments = value.get("segments") if isinstance(value, dict) else None
+        segments = as_object(value).get("segments")
         if not isinstance(segments, list):
             raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
         listed[task] = segments
     records = [record for of_task in listed.values() for record in of_task]
-    times = Counter(as_id(record.get("video_id")) for record in records if isinstance(record, dict))
+    times = Counter(map(_id, records))
     videos: list[EgoPerVideo] = []
     lost: list[tuple[str, int, Fault]] = []
     steps: dict[str, tuple[str, ...]] = {}
@@ -107,43 +108,34 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
 
 
 def _id(record: object) -> str:
-    return (as_id(record.get("video_id")) if isinstance(record, dict) else None) or ""
+    return as_id(as_object(record).get("video_id")) or ""
 
 
 def _count(record: object) -> int:
     """Return how many segments a video claims: the longest of its lists."""
-    labels = record.get("labels") if isinstance(record, dict) else None
-    if not isinstance(labels, dict):
-        return 0
-    return max((len(value) for name in LISTS if isinstance(value := labels.get(name), list)), default=0)
+    return max(n_items(as_object(record).get("labels"), name) for name in LISTS)
 
 
 def _names(task: str, value: object) -> _Names | Fault:
-    fields = as_object(value)
-    if fields is None or not SAFE_NAME.fullmatch(task):
+    if not isinstance(value, dict) or not SAFE_NAME.fullmatch(task):
         return Fault(MALFORMED, f"task {shown(task)!r} is no folder name, or its annotation is no object")
-    actions, errors = _by_index(fields.get("action2idx")), _by_index(fields.get("actiontype2idx"))
+    actions, errors = _by_index(value.get("action2idx")), _by_index(value.get("actiontype2idx"))
     if actions is None or errors is None:
-        return Fault(
-            MALFORMED, f"task {task}: action2idx or actiontype2idx is no object of name -> index, each index once"
-        )
+        detail = f"task {task}: action2idx or actiontype2idx is no object of name -> index, each index once"
+        return Fault(MALFORMED, detail)
     background = actions.get(BACKGROUND_INDEX, "BG")
     if background.strip().lower() not in BACKGROUND_NAMES:
-        return Fault(
-            MALFORMED, f"task {task}: index {BACKGROUND_INDEX} is {shown(background)!r}, expected the background"
-        )
+        detail = f"task {task}: index {BACKGROUND_INDEX} is {shown(background)!r}, expected the background"
+        return Fault(MALFORMED, detail)
     return _Names(actions, errors)
 
 
 def _by_index(value: object) -> dict[int, str] | None:
     """Return index -> name; None where an index or a name is invalid or occurs twice."""
-    fields = as_object(value)
-    if fields is None:
+    if not isinstance(value, dict) or not all(map(as_text, value)):
         return None
-    indices = [index_of(index) for index in fields.values()]
-    if None in indices or len(set(indices)) != len(indices) or not all(as_text(name) for name in fields):
-        return None
-    return {index: name for index, name in zip(indices, fields, strict=True) if index is not None}
+    names = {index: name for name, text in value.items() if (index := index_of(text)) is not None}
+    return names if len(names) == len(value) else None
 
 
 def index_of(value: object) -> int | None:
@@ -155,25 +147,21 @@ def index_of(value: object) -> int | None:
     return index if index is not None and index >= 0 else None
 
 
-def _video(task: str, record: object, names: _Names, times: Counter[str | None]) -> EgoPerVideo | Fault:
-    fields = as_object(record)
-    video_id = as_id(fields.get("video_id")) if fields is not None else None
-    labels = as_object(fields.get("labels")) if fields is not None else None
-    if video_id is None or labels is None:
+def _video(task: str, record: object, names: _Names, times: Counter[str]) -> EgoPerVideo | Fault:
+    video_id, labels = _id(record), as_object(record).get("labels")
+    if not video_id or not isinstance(labels, dict):
         return Fault(MALFORMED, f"a record of task {task} lacks video_id or labels")
     if not SAFE_NAME.fullmatch(video_id):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_id is {shown(video_id)!r}")
     if times[video_id] > 1:
         return Fault(MALFORMED, f"the file contains the video_id {times[video_id]} times")
-    columns = [labels.get(name) for name in LISTS]
-    lists = [column for column in columns if isinstance(column, list)]
-    if len(lists) != len(LISTS) or len({len(column) for column in lists}) != 1:
-        sizes = ", ".join(
-            f"{n} {len(c) if isinstance(c, list) else 'absent'}" for n, c in zip(LISTS, columns, strict=True)
-        )
+    lists = {name: labels[name] for name in LISTS if isinstance(labels.get(name), list)}
+    if len(lists) != len(LISTS) or len(set(map(len, lists.values()))) != 1:
+        sizes = ", ".join(f"{name} {len(lists[name]) if name in lists else 'absent'}" for name in LISTS)
         return Fault(MALFORMED, f"the lists of labels are not of one length: {sizes}")
-    segments, faults = parted((i, _segment(i, row, names)) for i, row in enumerate(zip(*lists, strict=True)))
-    return EgoPerVideo(task, video_id, segments, faults, len(lists[0]))
+    rows = enumerate(zip(*lists.values(), strict=True))
+    segments, faults = parted((i, _segment(i, row, names)) for i, row in rows)
+    return EgoPerVideo(task, video_id, segments, faults, _count(record))
 
 
 def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegment | Fault:
@@ -187,9 +175,8 @@ def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegme
     step = "BG" if index == BACKGROUND_INDEX else names.actions.get(-1 if index is None else index)
     error_type = names.errors.get(-1 if error is None else error)
     if step is None or error_type is None:
-        return Fault(
-            RejectCode.LABEL_UNKNOWN, f"action {shown(action)} or action_type {shown(kind)} has no name in this task"
-        )
+        detail = f"action {shown(action)} or action_type {shown(kind)} has no name in this task"
+        return Fault(RejectCode.LABEL_UNKNOWN, detail)
     return EgoPerSegment(offset, span_s, step, index == BACKGROUND_INDEX, error_type)
 
 

@@ -6,7 +6,7 @@ Decisions: docs/decisions/segment-corpora.md. The counted unit is the segment, i
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.annotation import SIMULATED, CorpusCount, Details
+from schemas.annotation import SIMULATED, Details
 from schemas.config import IngestConfig
 from schemas.corpora import EgoPerConfig
 from schemas.rejects import RejectCode
@@ -21,7 +21,6 @@ from trajpilot_core.corpora.base import (
     span_point,
 )
 from trajpilot_core.corpora.egoper.files import (
-    EgoPerFile,
     EgoPerSegment,
     EgoPerVideo,
     parse_annotation,
@@ -113,11 +112,22 @@ def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
         _add(video, splits, config.egoper, folders, gathered)
     gathered.released |= {take_id(video_id): role for video_id, role in splits.used.items()}
     tasks = {video.task for video in document.videos if video.video_id in splits.used}
-    return gathered.reading(folders, document.n_units, tasks, _counts(document))
+    joined = {normalise(step, ()) for steps in document.steps.values() for step in steps}
+    counts = count("tasks", len(document.steps), 5), count("steps, joined by name", len(joined), 57)
+    return gathered.reading(folders, document.n_units, tasks, counts)
 
 
 def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Folders, gathered: ReaderState) -> None:
-    take = _take(video, folders)
+    take = TakeFiles(
+        uid=video.video_id,
+        corpus=SIMULATED if folders.is_simulated else CORPUS,
+        take_id=take_id(video.video_id),
+        name=video.video_id,
+        scenario=video.task,
+        participant=participant_of(video.video_id),
+        capture=video.video_id,
+        video=f"{task_folder(folders, video.task)}/trim_videos/{video.video_id}.mp4",
+    )
     role = splits.used.get(video.video_id)
     if role is None:
         fault = splits.faults.get(video.video_id, Fault(RejectCode.NO_SPLIT, "no list of a split names it"))
@@ -141,41 +151,20 @@ def _point(segment: EgoPerSegment, config: EgoPerConfig) -> AnnotatedPoint | Fau
     return span_point(segment.span_s, segment.step, segment.offset, details=Details(error_type=segment.error_type))
 
 
-def _take(video: EgoPerVideo, folders: Folders) -> TakeFiles:
-    path = f"{task_folder(folders, video.task)}/trim_videos/{video.video_id}.mp4"
-    return TakeFiles(
-        uid=video.video_id,
-        corpus=SIMULATED if folders.is_simulated else CORPUS,
-        take_id=take_id(video.video_id),
-        name=video.video_id,
-        scenario=video.task,
-        participant=participant_of(video.video_id),
-        capture=video.video_id,
-        video=path,
-    )
-
-
-def _counts(document: EgoPerFile) -> tuple[CorpusCount, ...]:
-    joined = {normalise(step, ()) for steps in document.steps.values() for step in steps}
-    return count("tasks", len(document.steps), 5), count("steps, joined by name", len(joined), 57)
-
-
 FILTERS = "ingest.egoper: splits, keep_background, leave_out; ingest.test_split"
-PUBLISHED = {
-    TRAIN_TAKES: Published(149, FILTERS),
-    TEST_TAKES: Published(67, FILTERS),
-    TRAIN_SEGMENTS: Published(2018, FILTERS),
-    TEST_SEGMENTS: Published(921, FILTERS),
-    LABELS: Published(57, FILTERS),
-}
-"""Counts of the paper: its appendix on data sets."""
 EGOPER = CorpusSpec(
     name="egoper",
     title="EgoPER",
     ids=CORPUS,
     read=read_egoper,
     listing=listed_by(read_egoper),
-    published=PUBLISHED,
+    published={  # paper, appendix on data sets
+        TRAIN_TAKES: Published(149, FILTERS),
+        TEST_TAKES: Published(67, FILTERS),
+        TRAIN_SEGMENTS: Published(2018, FILTERS),
+        TEST_SEGMENTS: Published(921, FILTERS),
+        LABELS: Published(57, FILTERS),
+    },
     splits="the split lists",
     unit="segments",
     download=Download(

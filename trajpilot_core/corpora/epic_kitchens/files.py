@@ -77,9 +77,8 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
         if not SAFE_NAME.fullmatch(value):
             return Fault(RejectCode.TAKE_NAME_INVALID, f"{name} is {shown(value)!r}")
     if not uid or times[uid] > 1 or not video.startswith(f"{participant}_"):
-        return Fault(
-            MALFORMED, f"narration_id {shown(uid)!r} occurs {times[uid]} times, video {video} of {participant}"
-        )
+        detail = f"narration_id {shown(uid)!r} occurs {times[uid]} times, video {video} of {participant}"
+        return Fault(MALFORMED, detail)
     start_s, stop_s = seconds_of(cells["start_timestamp"]), seconds_of(cells["stop_timestamp"])
     if start_s is None or stop_s is None:
         stamps = [cells[f"{name}_timestamp"] for name in ("start", "stop")]
@@ -87,16 +86,8 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
     classes = [cells["verb_class"], cells["noun_class"]]
     if not all(CLASS.fullmatch(value) for value in classes):
         return Fault(MALFORMED, f"verb_class and noun_class are {shown(classes)}")
-    return Action(
-        row.line,
-        uid,
-        participant,
-        video,
-        (start_s, stop_s),
-        cells["narration"],
-        int(classes[0]),
-        int(classes[1]),
-    )
+    verb, noun = map(int, classes)
+    return Action(row.line, uid, participant, video, (start_s, stop_s), cells["narration"], verb, noun)
 
 
 def parse_classes(content: bytes, where: str) -> dict[int, str]:
@@ -107,9 +98,8 @@ def parse_classes(content: bytes, where: str) -> dict[int, str]:
     rows = [row.cells for row in parse_table(content, where, ("id", "key"))]
     names = {int(r["id"]): r["key"] for r in rows if r is not None and CLASS.fullmatch(r["id"]) and r["key"]}
     if not names or len(names) != len(rows) or set(names) != set(range(len(rows))):
-        raise FileFaultError(
-            where, f"the ids of {len(rows)} classes are not 0 to {len(rows) - 1}, each once with a key"
-        )
+        detail = f"the ids of {len(rows)} classes are not 0 to {len(rows) - 1}, each once with a key"
+        raise FileFaultError(where, detail)
     return names
 
 

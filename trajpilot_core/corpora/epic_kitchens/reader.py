@@ -4,17 +4,15 @@ Decisions: docs/decisions/segment-corpora.md. The counted unit is the row of the
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.annotation import SIMULATED, CorpusCount, Details
+from schemas.annotation import SIMULATED, Details
 from schemas.config import IngestConfig
 from schemas.corpora import EpicConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, CorpusReading, Fault, Released, TakeFiles, count
 from trajpilot_core.corpora.epic_kitchens.files import (
     Action,
-    EpicFile,
     VideoInfo,
     parse_actions,
     parse_classes,
@@ -52,32 +50,23 @@ ANNOTATIONS = (
 ADVICE = "clone epic-kitchens/epic-kitchens-100-annotations there (docs/data.md)"
 
 
-class EpicClasses(NamedTuple):
-    """Names of the classes, and the sets of the protocol."""
+class _KnownEpic(NamedTuple):
+    """Everything that is read before the actions."""
 
+    folders: Folders
+    config: EpicConfig
     verbs: dict[int, str]
     nouns: dict[int, str]
     tail_verbs: frozenset[int]
     tail_nouns: frozenset[int]
     unseen: frozenset[str]
-
-
-class _KnownEpic(NamedTuple):
-    folders: Folders
-    config: EpicConfig
-    classes: EpicClasses
+    """Participants."""
     class_paths: tuple[str, ...]
     """Tables of classes and sets."""
     tables: dict[Released, str]
     videos: dict[str, VideoInfo]
     """Video id -> its stated facts; read where the context counts frames or no video is read."""
     reads_videos: bool
-
-
-class _SplitRows(NamedTuple):
-    released: Released
-    path: str
-    file: EpicFile
 
 
 def take_id(video_id: str) -> str:
@@ -97,17 +86,22 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
     names = (*CLASS_FILES, *([VIDEO_INFO] if counts_frames or without else []))
     paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in names}
     content = {name: (read_document(corpus, path), path) for name, path in paths.items()}
-    classes = EpicClasses(
-        parse_classes(*content[VERBS]),
-        parse_classes(*content[NOUNS]),
-        frozenset(map(int, parse_column(*content[TAIL_VERBS], "verb"))),
-        frozenset(map(int, parse_column(*content[TAIL_NOUNS], "noun"))),
-        parse_column(*content[UNSEEN], "participant_id", SAFE_NAME),
+    known = _KnownEpic(
+        folders,
+        epic,
+        verbs=parse_classes(*content[VERBS]),
+        nouns=parse_classes(*content[NOUNS]),
+        tail_verbs=frozenset(map(int, parse_column(*content[TAIL_VERBS], "verb"))),
+        tail_nouns=frozenset(map(int, parse_column(*content[TAIL_NOUNS], "noun"))),
+        unseen=parse_column(*content[UNSEEN], "participant_id", SAFE_NAME),
+        class_paths=tuple(paths.values()),
+        tables=tables,
+        videos=parse_videos(*content[VIDEO_INFO], has_lengths=without) if VIDEO_INFO in content else {},
+        reads_videos=not without,
     )
-    videos = parse_videos(*content[VIDEO_INFO], has_lengths=without) if VIDEO_INFO in content else {}
     if counts_frames:
-        _refuse_cut(max((frames_s(video.fps) for video in videos.values()), default=0.0), config)
-    return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, videos, not without)
+        _refuse_cut(max((frames_s(video.fps) for video in known.videos.values()), default=0.0), config)
+    return known
 
 
 def _refuse_cut(length_s: float, config: IngestConfig) -> None:
@@ -129,36 +123,34 @@ def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     gathered = ReaderState()
     known = _known(corpus, config)
     gathered.files |= {*known.tables.values(), *known.class_paths}
-    files = [
-        _SplitRows(role, path, parse_actions(read_document(corpus, path), path)) for role, path in known.tables.items()
-    ]
-    shared = claimed_twice(
-        (a.video_id, take_id(a.video_id), rows.released) for rows in files for a in rows.file.actions
-    )
-    for rows in files:
-        for video_id, line, fault in rows.file.lost:
-            gathered.reject(fault, take_id(video_id) if video_id else "", 1, rows.path, line)
+    files = [(role, path, parse_actions(read_document(corpus, path), path)) for role, path in known.tables.items()]
+    shared = claimed_twice((a.video_id, take_id(a.video_id), role) for role, _, file in files for a in file.actions)
+    for role, path, file in files:
+        for video_id, line, fault in file.lost:
+            gathered.reject(fault, take_id(video_id) if video_id else "", 1, path, line)
         of: dict[tuple[str, str], list[Action]] = defaultdict(list)
-        for action in rows.file.actions:
+        for action in file.actions:
             of[action.participant, action.video_id].append(action)
         for (participant, video_id), actions in of.items():
             take = _take(known, participant, video_id)
-            gathered.released[take.take_id] = rows.released
+            gathered.released[take.take_id] = role
             gathered.files |= {take.video} - {""}
             if take.take_id in shared:
-                gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
+                gathered.reject(shared[take.take_id], take.take_id, len(actions), path)
                 continue
-            results = [(action.offset, _point(known, action, rows.released)) for action in actions]
-            points = gathered.kept(results, take.take_id, rows.path)
-            gathered.add(take, rows.released, points, rows.path, known.folders)
-    n_in, scenarios = sum(rows.file.n_units for rows in files), [SCENARIO] if gathered.released else []
-    return gathered.reading(known.folders, n_in, scenarios, _counts(files))
+            results = [(action.offset, _point(known, action, role)) for action in actions]
+            points = gathered.kept(results, take.take_id, path)
+            gathered.add(take, role, points, path, known.folders)
+    n_in, scenarios = sum(file.n_units for _, _, file in files), [SCENARIO] if gathered.released else []
+    pairs = {(a.verb_class, a.noun_class) for role, _, file in files if role == "train" for a in file.actions}
+    counts = (count("pairs of verb and noun, train", len(pairs), 3568),)
+    return gathered.reading(known.folders, n_in, scenarios, counts)
 
 
 def _point(known: _KnownEpic, action: Action, released: Released) -> AnnotatedPoint | Fault:
     """Return the point of an action: the window before it with its label, or the action itself."""
-    config, classes = known.config, known.classes
-    if action.verb_class not in classes.verbs or action.noun_class not in classes.nouns:
+    config = known.config
+    if action.verb_class not in known.verbs or action.noun_class not in known.nouns:
         return Fault(RejectCode.LABEL_UNKNOWN, f"verb {action.verb_class} or noun {action.noun_class} is no class")
     if action.span_s[1] <= action.span_s[0]:
         return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} has the span {action.span_s} s")
@@ -171,16 +163,16 @@ def _point(known: _KnownEpic, action: Action, released: Released) -> AnnotatedPo
     if window_s is None and config.segment == "observed":
         detail = f"{action.narration_id} starts at {action.span_s[0]} s, the gap is {config.gap_s} s"
         return Fault(RejectCode.TOO_EARLY, detail)
-    verb, noun = words(classes.verbs[action.verb_class]), words(classes.nouns[action.noun_class])
+    verb, noun = words(known.verbs[action.verb_class]), words(known.nouns[action.noun_class])
     details = Details(
         annotated_start_s=action.span_s[0],
         annotated_end_s=action.span_s[1],
         verb_class=action.verb_class,
         noun_class=action.noun_class,
         observed_end_s=window_s and window_s[1],
-        is_unseen=released == "test" and action.participant in classes.unseen,
-        is_tail_verb=action.verb_class in classes.tail_verbs,
-        is_tail_noun=action.noun_class in classes.tail_nouns,
+        is_unseen=released == "test" and action.participant in known.unseen,
+        is_tail_verb=action.verb_class in known.tail_verbs,
+        is_tail_noun=action.noun_class in known.tail_nouns,
     )
     start_s, end_s = action.span_s if config.segment == "action" or window_s is None else window_s
     return AnnotatedPoint(
@@ -210,13 +202,9 @@ def frames_s(rate_hz: float) -> float:
     return CLIP_FRAMES * max(1, int(rate_hz / CLIP_HZ)) / rate_hz
 
 
-def video_path(folders: Folders, participant: str, video_id: str) -> str:
-    """Return the path of a video: that of the file that exists, else that of the downloader."""
-    names = [f"{root}{participant}/videos/{video_id}{suffix}" for root in VIDEO_ROOTS for suffix in SUFFIXES]
-    return folders.first(names) or names[0]
-
-
 def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
+    stem = f"{participant}/videos/{video_id}"
+    videos = [f"{root}{stem}{suffix}" for root in VIDEO_ROOTS for suffix in SUFFIXES]  # the downloader's comes first
     stated = None if known.reads_videos else known.videos.get(video_id)
     has_length = stated is not None and stated.duration_s is not None
     return TakeFiles(
@@ -227,15 +215,10 @@ def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
         scenario=SCENARIO,
         participant=participant,
         capture=video_id,
-        video=video_path(known.folders, participant, video_id) if known.reads_videos else "",
+        video=(known.folders.first(videos) or videos[0]) if known.reads_videos else "",
         stated_s=stated.duration_s if stated else None,
         stated_fps=stated.fps if stated and has_length else None,
     )
-
-
-def _counts(files: Sequence[_SplitRows]) -> tuple[CorpusCount, ...]:
-    pairs = {rows.released: len({(a.verb_class, a.noun_class) for a in rows.file.actions}) for rows in files}
-    return (count("pairs of verb and noun, train", pairs["train"], 3568),)
 
 
 EPIC_KITCHENS = CorpusSpec(

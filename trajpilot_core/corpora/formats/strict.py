@@ -1,6 +1,7 @@
 """Strict JSON and CSV: UTF-8, no key twice in an object; rows of another width are marked.
 
-A function of a single field returns None where the value is not of its kind.
+A function of a single field returns None where the value is not of its kind; `as_object` and `as_list` return an
+empty one.
 """
 
 import csv
@@ -15,9 +16,19 @@ TRUE, FALSE = ("1", "true"), ("0", "false")
 SHOWN = 120
 
 
-def as_object(value: object) -> dict[str, object] | None:
-    """Return a JSON object."""
-    return value if isinstance(value, dict) else None
+def as_object(value: object) -> dict[str, object]:
+    """Return a JSON object; anything else has no fields."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Return a JSON list; anything else has no items."""
+    return value if isinstance(value, list) else []
+
+
+def n_items(value: object, name: str) -> int:
+    """Return how many items the list `name` of an object has, even if the rest of the object is unusable."""
+    return len(as_list(as_object(value).get(name)))
 
 
 def as_text(value: object) -> str | None:
@@ -130,11 +141,9 @@ class CsvRow(NamedTuple):
 def parse_table(
     content: bytes, where: str, columns: Sequence[str], delimiter: str = ",", *, ends_lines: bool = False
 ) -> list[CsvRow]:
-    """Parse a table with a header; further columns are ignored.
+    """Parse a table whose header contains `columns`; further ones are ignored.
 
     Args:
-        columns: names that the header must contain.
-        delimiter: between cells.
         ends_lines: the release ends its last line, so a file without that line end is cut off.
 
     Raises FileFaultError: not UTF-8, no table, a column is missing or named twice, or the last row is cut off.

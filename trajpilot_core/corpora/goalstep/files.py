@@ -16,6 +16,7 @@ from trajpilot_core.corpora.formats.strict import (
     as_seconds,
     as_span,
     as_text,
+    n_items,
     parse,
     parse_table,
     shown,
@@ -66,30 +67,24 @@ def parse_goalstep(content: bytes, where: str) -> Document:
     Raises FileFaultError: the file is no such JSON.
     """
     videos = _videos(parse(content, where), where)
-    times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
+    uids = [as_id(as_object(video).get("video_uid")) for video in videos]
+    times = Counter(uids)
     entries, faults = parted((index, _entry(video, times)) for index, video in enumerate(videos))
-    uids = [(as_id(video.get("video_uid")) if isinstance(video, dict) else None) or "" for video in videos]
-    lost = tuple((uids[index], index, count_segments(videos[index]), fault) for index, fault in faults)
-    return Document(entries, lost, sum(map(count_segments, videos)))
+    lost = tuple((uids[index] or "", index, n_items(videos[index], "segments"), fault) for index, fault in faults)
+    return Document(entries, lost, sum(n_items(video, "segments") for video in videos))
 
 
 def _videos(document: object, where: str) -> list[object]:
-    videos = (as_object(document) or {}).get("videos")
+    videos = as_object(document).get("videos")
     if not isinstance(videos, list):
         raise FileFaultError(where, "expected one object with the list `videos`")
     return videos
 
 
-def count_segments(video: object) -> int:
-    """Return how many steps an entry contains, even if the rest of it is unusable."""
-    steps = video.get("segments") if isinstance(video, dict) else None
-    return len(steps) if isinstance(steps, list) else 0
-
-
 def _entry(video: object, times: Counter[str | None]) -> Entry | Fault:
     fields = as_object(video)
-    uid = as_id(fields.get("video_uid")) if fields is not None else None
-    if fields is None or uid is None:
+    uid = as_id(fields.get("video_uid"))
+    if uid is None:
         return Fault(MALFORMED, f"an entry has no video_uid: {shown(video)}")
     if not SAFE_NAME.fullmatch(uid):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_uid is {shown(uid)!r}")
@@ -104,18 +99,17 @@ def _entry(video: object, times: Counter[str | None]) -> Entry | Fault:
 
 
 def _step(value: object, offset: int) -> Step | Fault:
-    fields = as_object(value)
-    if fields is None:
+    if not isinstance(value, dict):
         return Fault(MALFORMED, f"a segment is not an object: {shown(value)}")
-    if "start_time" not in fields or "end_time" not in fields:
+    if "start_time" not in value or "end_time" not in value:
         return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
-    span_s = as_span(fields["start_time"], fields["end_time"])
+    span_s = as_span(value["start_time"], value["end_time"])
     if span_s is None:
-        return Fault(RejectCode.TS_INVALID, f"times are {shown(fields['start_time'])} and {shown(fields['end_time'])}")
-    category = as_text(fields.get("step_category"))
+        return Fault(RejectCode.TS_INVALID, f"times are {shown(value['start_time'])} and {shown(value['end_time'])}")
+    category = as_text(value.get("step_category"))
     if not category:
-        return Fault(MALFORMED, f"step_category is {shown(fields.get('step_category'))}")
-    relevance = fields.get("is_relevant")
+        return Fault(MALFORMED, f"step_category is {shown(value.get('step_category'))}")
+    relevance = value.get("is_relevant")
     if relevance is not None and (not isinstance(relevance, str) or relevance not in RELEVANCE):
         return Fault(MALFORMED, f"is_relevant is {shown(relevance)}, it may be {', '.join(RELEVANCE)}")
     return Step(offset, span_s, category, relevance)
@@ -152,7 +146,7 @@ def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
     """
     videos: dict[str, Ego4dVideo] = {}
     for video in _videos(parse(content, where), where):
-        fields = as_object(video) or {}
+        fields = as_object(video)
         uid = as_id(fields.get("video_uid"))
         if uid is not None:
             duration_s = as_seconds(fields.get("duration_sec"))

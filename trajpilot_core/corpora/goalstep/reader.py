@@ -4,7 +4,7 @@ Decisions: docs/decisions/segment-corpora.md. The counted unit is the step.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from schemas.annotation import SIMULATED, CorpusCount
@@ -85,7 +85,9 @@ class _Annotated(NamedTuple):
     released: Released
     path: str
     parts: tuple[VideoPart, ...] | Fault
-    kept: tuple[Step, ...]
+    home: str
+    """Take to which rejects of the whole entry are attributed: its first file."""
+    kept: list[Step]
 
 
 def take_id(entry: str, uid: str) -> str:
@@ -123,11 +125,21 @@ def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], 
             gathered.reject(fault, take_id(uid, uid) if uid else "", n_units, path, index)
         for entry in document.entries:
             parts = _parts(known, entry)
-            home = _home(entry, parts)
+            home = take_id(entry.uid, entry.uid if isinstance(parts, Fault) else parts[0].uid)
             for offset, fault in entry.faults:
                 gathered.reject(fault, home, 1, path, offset)
-            kept = tuple(_filtered(entry.steps, known.config, gathered, home, path))
-            annotated.append(_Annotated(entry, released, path, parts, kept))
+            kept = []
+            for step in entry.steps:
+                relevance = step.relevance or DEFAULT_RELEVANCE
+                if step.relevance is None:
+                    detail = f"is_relevant of {step.category!r} at {step.span_s[0]} s"
+                    gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
+                if relevance in known.config.relevance:
+                    kept.append(step)
+                else:
+                    fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {relevance}")
+                    gathered.reject(fault, home, 1, path, step.offset)
+            annotated.append(_Annotated(entry, released, path, parts, home, kept))
     return annotated, n_in
 
 
@@ -150,25 +162,6 @@ def _parts(known: _Known, entry: Entry) -> tuple[VideoPart, ...] | Fault:
     return tuple(parts)
 
 
-def _home(entry: Entry, parts: tuple[VideoPart, ...] | Fault) -> str:
-    """Return the take to which rejects of a whole entry are attributed: its first file."""
-    return take_id(entry.uid, entry.uid if isinstance(parts, Fault) else parts[0].uid)
-
-
-def _filtered(
-    steps: Sequence[Step], config: GoalStepConfig, gathered: ReaderState, home: str, path: str
-) -> Iterator[Step]:
-    for step in steps:
-        if step.relevance is None:
-            detail = f"is_relevant of {step.category!r} at {step.span_s[0]} s"
-            gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
-        if (step.relevance or DEFAULT_RELEVANCE) not in config.relevance:
-            fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance or DEFAULT_RELEVANCE}")
-            gathered.reject(fault, home, 1, path, step.offset)
-        else:
-            yield step
-
-
 def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) -> Counter[str]:
     """Cut rare labels, then make candidates; return the training labels as they were before.
 
@@ -183,9 +176,8 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
     placed = [(part.uid, a) for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
     shared = claimed_twice((uid, take_id(a.entry.uid, uid), a.released) for uid, a in placed)
     for source in annotated:
-        home = _home(source.entry, source.parts)
         results = ((s.offset, s if labels[normalise(s.category, ())] >= least else rare(s)) for s in source.kept)
-        rest = gathered.kept(results, home, source.path)
+        rest = gathered.kept(results, source.home, source.path)
         gathered.counts[f"entries that keep a segment, {source.released}"] += bool(rest)
         _add(known, source, rest, shared, gathered)
     return labels
@@ -195,10 +187,9 @@ def _add(
     known: _Known, source: _Annotated, steps: Sequence[Step], shared: dict[str, Fault], gathered: ReaderState
 ) -> None:
     """Make one candidate of each video file of an entry."""
-    home = _home(source.entry, source.parts)
     if isinstance(source.parts, Fault):
-        gathered.released[home] = source.released
-        return gathered.reject(source.parts, home, len(steps), source.path)
+        gathered.released[source.home] = source.released
+        return gathered.reject(source.parts, source.home, len(steps), source.path)
     gathered.scenarios.add(source.entry.goal_category)
     placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in source.parts}
     for step in steps:
@@ -250,11 +241,8 @@ def _take(known: _Known, entry: Entry, uid: str) -> TakeFiles:
 
 
 def _counts(gathered: ReaderState, labels: Counter[str]) -> tuple[CorpusCount, ...]:
-    rows: list[CorpusCount] = []
-    roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
-    for role, paper in roles:
-        kept = f"entries that keep a segment, {role}"
-        rows.append(count(kept, gathered.counts[kept], paper, FILTERS))
+    stated = {"entries that keep a segment, train": 480, "entries that keep a segment, test": 124}
+    rows = [count(what, gathered.counts[what], paper, FILTERS) for what, paper in stated.items()]
     for least in CUTS:
         what = f"training labels that occur at least {least} times"
         note = f"ingest.goalstep: relevance, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
@@ -262,19 +250,17 @@ def _counts(gathered: ReaderState, labels: Counter[str]) -> tuple[CorpusCount, .
     return tuple(rows)
 
 
-PUBLISHED = {
-    TRAIN_SEGMENTS: Published(9137, FILTERS),
-    TEST_SEGMENTS: Published(2709, FILTERS),
-    LABELS: Published(PAPER_LABELS, FILTERS),
-}
-"""Counts of the paper: its appendix on data sets, which does not state the filter."""
 GOALSTEP = CorpusSpec(
     name="goalstep",
     title="Ego4D GoalStep",
     ids=CORPUS,
     read=read_goalstep,
     listing=listed_by(read_goalstep),
-    published=PUBLISHED,
+    published={  # paper, appendix on data sets, which does not state the filter
+        TRAIN_SEGMENTS: Published(9137, FILTERS),
+        TEST_SEGMENTS: Published(2709, FILTERS),
+        LABELS: Published(PAPER_LABELS, FILTERS),
+    },
     splits="the annotation files",
     unit="segments",
     download=Download(

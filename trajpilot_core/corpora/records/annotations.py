@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,9 +115,7 @@ def fit_to_video(
 def run_numbers(is_kept: Mask, begins_group: Mask | None = None) -> NDArray[np.int64]:
     """Return the run of each kept segment, shape (K,), from 0: it rises by one after a lost segment.
 
-    Args:
-        is_kept: shape (N,), segments of one take in order of time.
-        begins_group: shape (N,), where a group begins, a run begins too; None: there are no groups.
+    Both masks have shape (N,), segments of one take in order of time; where a group begins, a run begins too.
     """
     breaks = ~is_kept if begins_group is None else ~is_kept + begins_group.astype(np.int64)
     return np.unique(np.cumsum(breaks)[is_kept], return_inverse=True)[1].astype(np.int64)
@@ -139,10 +137,8 @@ _CHARACTERS = _Characters()
 def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
     """Return the label of a description: NFKC, lower case, no tags, no punctuation, single spaces, no leading subject.
 
-    Idempotent: the label of a label is the label itself. Empty where nothing is left.
-
-    Args:
-        subjects: phrases in normal form that are dropped from the front, repeatedly.
+    Subjects are in normal form and dropped repeatedly. Idempotent: the label of a label is the label itself. Empty
+    where nothing is left.
     """
     before = None
     while text != before:
@@ -195,18 +191,8 @@ def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
         groups[label_id][text, split] += 1
     labels = []
     for label_id, counts in sorted(groups.items()):
-        total: Counter[Split] = Counter()
-        for (_, split), n in counts.items():
-            total[split] += n
-        texts_of_group = sorted({text for text, _ in counts})
-        labels.append(
-            Label(
-                label_id=label_id,
-                label=min(texts_of_group, key=lambda text: (-counts[text, "train"], text)),
-                paraphrases=tuple(texts_of_group),
-                n_train=total["train"],
-                n_dev=total["dev"],
-                n_test=total["test"],
-            )
-        )
+        paraphrases = sorted({text for text, _ in counts})
+        label = min(paraphrases, key=lambda text: (-counts[text, "train"], text))
+        n_of = {f"n_{part}": sum(n for (_, split), n in counts.items() if split == part) for part in get_args(Split)}
+        labels.append(Label(label_id=label_id, label=label, paraphrases=tuple(paraphrases), **n_of))
     return labels

@@ -44,11 +44,7 @@ class ReaderState:
         self.rejects.append(fault.reject(take, n_units, path, offset))
 
     def kept(self, results: Iterable[tuple[int, Item | Fault]], take: str, path: str) -> list[Item]:
-        """Return the usable items; each fault becomes a reject of one unit.
-
-        Args:
-            results: (place in the source file, item or fault).
-        """
+        """Return the usable items of (place in the source file, item or fault); a fault is a reject of one unit."""
         good, faults = parted(results)
         for offset, fault in faults:
             self.reject(fault, take, 1, path, offset)
@@ -59,7 +55,7 @@ class ReaderState:
     ) -> None:
         """Add a take with its points in order of the file, or the reject that explains why none can be used."""
         ordered = by_start(points)
-        n_turned, n_overlaps = sum(a.start_s > b.start_s for a, b in pairwise(points)), overlaps(ordered)
+        n_turned, overlap = sum(a.start_s > b.start_s for a, b in pairwise(points)), overlap_fault(ordered)
         if not points:
             return self.reject(Fault(RejectCode.UNLABELLED, "no segment of it can be used"), take.take_id, 0, path)
         if take.video and not folders.is_there(take.video):  # empty: the run does without videos
@@ -69,18 +65,14 @@ class ReaderState:
         if n_turned:
             fault = Fault(RejectCode.TS_REORDERED, f"{n_turned} segments precede one that starts earlier")
             self.reject(fault, take.take_id, 0, path)
-        if n_overlaps:
-            self.reject(overlap_fault(n_overlaps), take.take_id, 0, path)
+        if overlap is not None:
+            self.reject(overlap, take.take_id, 0, path)
         return None
 
     def reading(
         self, folders: Folders, n_in: int, scenarios: Collection[str], counts: tuple[CorpusCount, ...]
     ) -> CorpusReading:
-        """Return the reading.
-
-        Args:
-            scenarios: of the takes whose metadata can be used.
-        """
+        """Return the reading; the scenarios are those of takes whose metadata can be used."""
         files = {*self.files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
         return CorpusReading(
             candidates=tuple(sorted(self.candidates, key=lambda c: c.take.take_id)),
@@ -104,26 +96,19 @@ def listed_by(read: CorpusReader) -> CorpusLister:
     return listing
 
 
-def overlap_fault(n: int) -> Fault:
-    """Return the warning for a take with n overlapping segments."""
-    return Fault(RejectCode.SEGMENT_OVERLAP, f"{n} segments start before the previous one ends")
-
-
-def overlaps(ordered: Sequence[AnnotatedPoint]) -> int:
-    """Return how many annotated segments start before the previous one ends."""
+def overlap_fault(ordered: Sequence[AnnotatedPoint]) -> Fault | None:
+    """Return the warning for a take with annotated segments that start before the previous one ends."""
     spans = [(p.details.annotated_start_s, p.details.annotated_end_s) for p in ordered if p.details is not None]
     known = [(start_s, end_s) for start_s, end_s in spans if start_s is not None and end_s is not None]
-    return sum(a[1] > b[0] for a, b in pairwise(known))
+    n = sum(a[1] > b[0] for a, b in pairwise(known))
+    return Fault(RejectCode.SEGMENT_OVERLAP, f"{n} segments start before the previous one ends") if n else None
 
 
 def drop_rare(reading: CorpusReading, least: int) -> CorpusReading:
     """Return a reading without the labels that have fewer than `least` training segments; the cuts become rejects.
 
-    Windows continue across the segments that are left out.
-
-    Args:
-        reading: of a corpus whose points have label ids; all training segments that were read count.
-        least: training segments, 0 for no cut; a corpus without training segments is not cut.
+    All training segments that were read count; a corpus without any is not cut. Windows continue across the segments
+    that are left out.
     """
     trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
     if not least or not trained:
@@ -142,8 +127,7 @@ def drop_rare(reading: CorpusReading, least: int) -> CorpusReading:
 def claimed_twice(claims: Iterable[tuple[str, str, Released]]) -> dict[str, Fault]:
     """Return owner -> why its video cannot be used: one recording under two names, or in two splits.
 
-    Args:
-        claims: (video, owner, how its split is used).
+    A claim is (video, owner, how its split is used).
     """
     owners: dict[str, set[tuple[str, Released]]] = defaultdict(set)
     for video, owner, released in claims:

@@ -73,11 +73,9 @@ def verb_noun(label: str) -> VerbNoun:
 
 
 def choose_classes(trained: Mapping[str, int], every: Iterable[str], wanted: int) -> KeptClasses:
-    """Return the classes that are kept and the class of every label.
+    """Return the classes that are kept, of two numbers as near to `wanted` the larger, and the class of every label.
 
-    Args:
-        trained: label -> training segments, at least one label.
-        wanted: number of classes that is aimed at; of two numbers as near, the larger.
+    `trained` is label -> training segments, for at least one label.
     """
     times: Counter[VerbNoun] = Counter()
     for label, n in trained.items():

@@ -22,13 +22,7 @@ INTERVAL = ("take_id", "segment_id", "start_s", "end_s")
 
 
 def contents_of(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> pa.Table:
-    """Return one row per take, sorted by take: the digests of its segments and of its windows.
-
-    Args:
-        takes: with take_id.
-        segments: with take_id, segment_id, label_id.
-        windows: with take_id, window_id, horizon, segment_ids.
-    """
+    """Return one row per take, sorted by take: the digests of its segments (ids, labels) and of its windows."""
     of_segments = _digests(segments, "segment_id", segments["label_id"])
     steps = pc.binary_join(windows["segment_ids"], SEPARATOR)
     lines = pc.binary_join_element_wise(windows["horizon"].cast(pa.string()), steps, SEPARATOR)
@@ -44,12 +38,7 @@ def contents_of(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> pa.Ta
 
 
 def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mapping[str, str]:
-    """Return take -> sha256 over its rows in the order of their ids.
-
-    Args:
-        table: with take_id and the column of ids.
-        content: the rest of each row as text.
-    """
+    """Return take -> sha256 over its rows in the order of their ids; `content` is the rest of each row as text."""
     order = pc.sort_indices(table, [("take_id", "ascending"), (id_column, "ascending")])
     lines = pc.binary_join_element_wise(table[id_column], content, SEPARATOR).take(order)
     digests: dict[str, hashlib._Hash] = {}

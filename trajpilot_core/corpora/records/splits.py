@@ -41,11 +41,7 @@ def _cost(test: Counts, total: Counts, config: BasketballConfig) -> float:
 
 
 def surplus(shots: Iterable[tuple[str, str]], seed: int) -> frozenset[str]:
-    """Return the shots to leave out so that both classes are equally many.
-
-    Args:
-        shots: (id, class) of one split.
-    """
+    """Return the shots, each (id, class), of one split to leave out so that both classes are equally many."""
     listed = sorted(shots, key=lambda shot: rank(seed, shot[0]))
     made, missed = ([name for name, kind in listed if kind == wanted] for wanted in ("made", "missed"))
     least = min(len(made), len(missed))
@@ -57,12 +53,11 @@ def dev_captures(
 ) -> frozenset[str]:
     """Return the captures held out as dev: the first max(dev_min, dev_share) by sha256("seed:capture").
 
+    Where the training takes have not more than `dev_min` captures, dev is all of them; the caller reports it.
+
     Args:
-        captures: captures of the training takes; repetitions and order do not matter.
         known: capture -> whether another run held it out; it stays what it was there, and only others are added, as
             far as dev lacks them.
-
-    Where there are not more than `dev_min` captures, dev is all of them; the caller reports it.
     """
     ordered = sorted(set(captures), key=lambda capture: rank(config.dev_seed, capture))
     wanted = max(config.dev_min, round(config.dev_share * len(ordered)))

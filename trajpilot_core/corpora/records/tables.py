@@ -143,10 +143,9 @@ def subject_phrases(config: IngestConfig) -> tuple[str, ...]:
 def tables_of(
     cut: Sequence[CutTake], dev: Collection[str], config: IngestConfig, horizons: tuple[int, int] | None = None
 ) -> Tables:
-    """Build the four tables; `cut` is in order of take id.
+    """Build the four tables from takes with at least one segment each, in order of take id.
 
     Args:
-        cut: takes with at least one segment each.
         dev: captures whose training takes are held out.
         horizons: shortest and longest window of this corpus; None: those of the settings.
     """
@@ -227,11 +226,7 @@ def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -
 
 
 def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
-    """Return the details of every segment, in the order of `segments`.
-
-    Args:
-        cut: the takes that `segments` was built from, in its order.
-    """
+    """Return the details of every segment, in the order of `segments`, which was built from the takes in `cut`."""
     empty, schema = Details(), arrow_schema(SegmentDetails)
     rows = [point.details or empty for take in cut for point in take.points]
     columns = {name: segments.column(name).combine_chunks() for name in ("segment_id", "take_id")}

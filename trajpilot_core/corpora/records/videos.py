@@ -55,10 +55,7 @@ def stated_video(candidate: Candidate) -> VideoProbe | Fault:
 
 
 def video_of(take: Take, whose: str) -> str:
-    """Return the path of a take's video.
-
-    Args:
-        whose: setting that needs frames, for the message.
+    """Return the path of a take's video, which the setting `whose` reads.
 
     Raises InputError: the run does without videos.
     """

@@ -48,25 +48,13 @@ class PoseStream:
     was_sorted: bool
 
 
-@dataclass(frozen=True)
-class Request:
-    """The knots of the resampling, for the sparse reader."""
-
-    knots_us: NDArray[np.int64]
-    """(S, K) knot times of S segments, whole microseconds (rounded down), rising along K."""
-    max_inner_gap_us: int
-
-
-def read_poses(data_root: str, path: str, request: Request) -> PoseStream:
-    """Read the poses that a take's segments need.
+def read_poses(data_root: str, path: str, knots_us: NDArray[np.int64], max_inner_gap_us: int) -> PoseStream:
+    """Read the poses that a take's segments need: all rows of the file, or some with the same results for every knot.
 
     Args:
-        data_root: corpus root, a folder or a URL.
-        path: pose file, relative to the root.
-        request: the knots.
-
-    Returns:
-        All rows of the file, or a part of them with the same results for every knot.
+        data_root: corpus root, a folder or a URL; `path` is relative to it.
+        knots_us: (S, K) knot times of S segments, whole microseconds (rounded down), rising along K.
+        max_inner_gap_us: longest hole allowed inside a segment.
 
     Raises TakeFault: NO_TRAJECTORY, TRAJ_MALFORMED, INPUT_UNSTABLE.
     """
@@ -79,14 +67,14 @@ def read_poses(data_root: str, path: str, request: Request) -> PoseStream:
     except MISSING as error:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is missing", path) from error
     names, before = header(head, path), local.stat()
-    content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
+    content = sparse.thin(local, names.index(STAMP), knots_us, max_inner_gap_us)
     after = local.stat()
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)
     thinned = None if content is None else parse(content, path)
     if thinned is not None and thinned.was_sorted and bool(thinned.readable.all()):
         return thinned
-    return _frame_to_stream(_read_csv(local, path))
+    return _rows(local, path)
 
 
 def header(head: bytes, path: str) -> list[str]:
@@ -111,24 +99,20 @@ def header(head: bytes, path: str) -> list[str]:
 def parse(content: bytes, path: str) -> PoseStream:
     """Parse a whole pose file, header included. Raises TakeFault: TRAJ_MALFORMED."""
     header(content[:HEADER_BYTES], path)
-    return _frame_to_stream(_read_csv(content, path))
+    return _rows(content, path)
 
 
-def _read_csv(source: Path | bytes, path: str) -> pl.DataFrame:
-    """Read the ten needed columns; missing and unreadable fields are null."""
+def _rows(source: Path | bytes, path: str) -> PoseStream:
+    """Read the ten needed columns, order the rows by time and mark the unreadable ones; none is dropped."""
     types: dict[str, pl.DataType | type[pl.DataType]] = dict.fromkeys(NUMBERS, pl.Float64)
     types |= {STAMP: pl.Int64, GRAPH: pl.Categorical}
     try:
-        frame = pl.scan_csv(
+        lazy = pl.scan_csv(
             source, schema_overrides=types, infer_schema=False, ignore_errors=True, truncate_ragged_lines=True
         )
-        return frame.select(COLUMNS).collect()
+        frame = lazy.select(COLUMNS).collect()  # missing and unreadable fields are null
     except pl.exceptions.PolarsError as error:
         raise TakeFault(RejectCode.TRAJ_MALFORMED, f"the rows cannot be parsed: {error}", path) from error
-
-
-def _frame_to_stream(frame: pl.DataFrame) -> PoseStream:
-    """Order the rows by time and mark the unreadable ones; none is dropped."""
     is_readable = ~pl.any_horizontal(pl.all().is_null())
     stamp = pl.when(is_readable).then(pl.col(STAMP)).forward_fill().backward_fill().fill_null(0)
     readable = frame.select(is_readable).to_series().to_numpy()

@@ -32,13 +32,12 @@ STAMP = re.compile(rb'"tracking_timestamp_us"\s*:\s*(-?\d{1,18})\b')
 def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: float, path: str) -> Poses:
     """Return T_device_camera at the lines nearest to the given times.
 
-    Lines that are unreadable or lack the camera are ignored.
+    Lines that are unreadable or lack the camera are ignored; of two lines as near, the earlier one is used.
 
     Args:
-        content: the calibration file.
+        content: the calibration file, `path` for messages.
         times_us: (N,) device times, microseconds.
         tolerance: largest deviation of the quaternion's norm from 1.
-        path: the file's name, for the message.
 
     Returns:
         (N,) poses, the quaternions of unit norm.
@@ -46,30 +45,24 @@ def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: f
     Raises TakeFault: CALIBRATION_MISSING, no line contains the camera.
     """
     lines = {int(match[1]): line for line in content.splitlines() if (match := STAMP.search(line))}
-    known = {stamp: pose for stamp, line in lines.items() if (pose := extrinsics(line, tolerance)) is not None}
+    known = {stamp: pose for stamp, line in lines.items() if (pose := _extrinsics(line, tolerance)) is not None}
     if not known:
         detail = f"none of the {len(lines)} lines with a time contains a usable T_Device_Camera of {RGB_LABEL}"
         raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
     stamps = np.array(sorted(known), dtype=np.int64)
-    chosen = [known[stamp] for stamp in stamps[_nearest(stamps, times_us)].tolist()]
+    above = np.clip(np.searchsorted(stamps, times_us), min(1, len(stamps) - 1), len(stamps) - 1)
+    below = np.maximum(above - 1, 0)
+    later = stamps[above] - times_us < times_us - stamps[below]
+    chosen = [known[stamp] for stamp in stamps[np.where(later, above, below)].tolist()]
     return Poses(*(np.array(part).reshape(len(chosen), -1) for part in zip(*chosen, strict=True)))
 
 
-def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the index of the sorted stamp nearest to each time; of two as near, the earlier one."""
-    above = np.clip(np.searchsorted(sorted_stamps, times_us), 1, max(len(sorted_stamps) - 1, 1))
-    above = np.minimum(above, len(sorted_stamps) - 1)
-    below = np.maximum(above - 1, 0)
-    later = sorted_stamps[above] - times_us < times_us - sorted_stamps[below]
-    return np.where(later, above, below)
-
-
-def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
+def _extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
     """Return q_xyzw, shape (4,), and t_m, shape (3,), of the RGB camera in a line; None where it is missing.
 
     Written as {"Translation": [3], "UnitQuaternion": [w, [x, y, z]]}.
     """
-    transform: Any = camera_record(line).get("T_Device_Camera")
+    transform: Any = _camera_record(line).get("T_Device_Camera")
     try:
         w, (x, y, z) = transform["UnitQuaternion"]
         q_xyzw, t_m = np.array([x, y, z, w], np.float64), np.array(transform["Translation"], np.float64)
@@ -81,7 +74,7 @@ def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
     return q_xyzw / norm, t_m
 
 
-def camera_record(line: bytes) -> dict[str, Any]:
+def _camera_record(line: bytes) -> dict[str, Any]:
     """Return the record of the RGB camera in a line; empty where there is none."""
     try:
         record: Any = parse_json(line, "a line of the calibration")
@@ -101,7 +94,7 @@ def lens_of(content: bytes, path: str) -> Lens:
     """
     lines = content.splitlines()
     for line in lines:
-        lens = known_lens(camera_record(line).get("Projection"))
+        lens = known_lens(_camera_record(line).get("Projection"))
         if lens is not None:
             return lens
     known = f"none of the {len(lines)} lines contains a known projection of {RGB_LABEL}"
@@ -187,7 +180,6 @@ def device_times(
     extrapolated.
 
     Args:
-        clock: the take's frames.
         times_s: seconds from the start of the video, any shape, e.g. (S, K) knots.
         max_hole_s: longest run of frames without a device time that is bridged.
 

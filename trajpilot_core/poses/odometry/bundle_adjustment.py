@@ -55,8 +55,6 @@ def refine(seen: Observations, start: Solution, free: slice, sigma: float, min_g
     """Improve poses and depths by damped Gauss-Newton with Cauchy weights.
 
     Args:
-        seen: the observations that count.
-        start: initial solution.
         free: frames whose poses may change; frame 0 is not among them.
         sigma: angle that counts as a usual error, radians.
         min_gain: share of the cost that a step must gain for another one to follow.
@@ -82,8 +80,7 @@ def refine(seen: Observations, start: Solution, free: slice, sigma: float, min_g
 def angles(seen: Observations, at: Solution) -> Array:
     """Return the (M,) angles between seen and predicted rays, radians."""
     d = _predicted(seen, at)[0]
-    left: Array = np.linalg.norm(d / np.linalg.norm(d, axis=1, keepdims=True) - seen.ray, axis=1)
-    return left
+    return np.asarray(np.linalg.norm(d / np.linalg.norm(d, axis=1, keepdims=True) - seen.ray, axis=1))
 
 
 def _cost(seen: Observations, at: Solution, sigma: float) -> float:
@@ -141,5 +138,4 @@ def _stepped(current: Solution, A: sparse.csr_array, g: Array, free: slice, damp
 
 def _cross(v: Array) -> Array:
     """Return (N, 3, 3) matrices with [v]x w = v x w."""
-    rows: Array = np.cross(v[:, None, :], np.eye(3))
-    return rows.transpose(0, 2, 1)
+    return np.asarray(np.cross(v[:, None, :], np.eye(3)).transpose(0, 2, 1))

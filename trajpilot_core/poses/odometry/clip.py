@@ -116,14 +116,15 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
 
     Args:
         frames: (T, S, S) gray, upright, squashed to a square; no frame twice.
-        lens: their projection.
         aspect: width over height before they were squashed.
-        cfg: settings.
     """
     n_frames, side = len(frames), frames.shape[1]
     if n_frames < MIN_FRAMES:
         return PoseFault(RejectCode.POSES_TOO_SHORT, f"{n_frames} different frames, {MIN_FRAMES} are needed")
-    tracks = follow(frames, cfg.corners, _usable(frames, lens, aspect))
+    dark = (frames.max(axis=0) < DARK).astype(np.uint8)
+    speckless = np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, EDGE)) > 0
+    unseen = np.asarray(cv2.dilate((_rim(lens, aspect, side) | speckless).astype(np.uint8), EDGE)) > 0
+    tracks = follow(frames, cfg.corners, np.where(unseen, 0, 255).astype(np.uint8))
     is_first = np.diff(tracks.point, prepend=-1) > 0
     later, first = np.flatnonzero(~is_first), np.flatnonzero(is_first)[tracks.point]
     fault = _tracking_fault(tracks, first, later, n_frames, cfg)
@@ -147,15 +148,6 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
     return ClipPoses(poses, float((angles(seen, solution) < EXPLAINED * sigma).mean()))
 
 
-def _usable(frames: Image, lens: Lens, aspect: float) -> Image:
-    """Return the (S, S) mask of allowed corners: what the lens sees, without its rim."""
-    wide = _rim(lens, aspect, frames.shape[1])
-    dark = (frames.max(axis=0) < DARK).astype(np.uint8)
-    speckless = np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, EDGE)) > 0
-    bad = np.asarray(cv2.dilate((wide | speckless).astype(np.uint8), EDGE)) > 0
-    return np.where(bad, 0, 255).astype(np.uint8)
-
-
 @functools.lru_cache(maxsize=8)
 def _rim(lens: Lens, aspect: float, side: int) -> NDArray[np.bool_]:
     """Return (S, S): True where the lens looks too far from its axis."""
@@ -171,11 +163,8 @@ def _tracking_fault(
     """Return the fault of a clip with too few corners shared by neighbouring frames, or without motion (frozen video).
 
     Args:
-        tracks: the M observations.
         first: (M,) first observation of the same point.
         later: observations other than the first of their point.
-        n_frames: of the clip.
-        cfg: the limits.
     """
     frame = tracks.frame[later]
     shared = np.bincount(frame, minlength=n_frames)[1:]

@@ -71,17 +71,10 @@ def intervals(segments: JsonValue) -> SegmentIntervals:
 
 def pose_source(name: PoseSourceName) -> PoseSource:
     """Return the source of that name."""
-    if name == "aria":
-        from trajpilot_core.poses.sources import aria
+    from trajpilot_core.poses.sources import aria, odometry, pi3
 
-        return aria
-    if name == "odometry":
-        from trajpilot_core.poses.sources import odometry
-
-        return odometry
-    from trajpilot_core.poses.sources import pi3
-
-    return pi3
+    sources: dict[PoseSourceName, PoseSource] = {"aria": aria, "odometry": odometry, "pi3": pi3}
+    return sources[name]
 
 
 def origins(motions: pa.Table) -> list[tuple[str, str, str]]:
@@ -95,10 +88,7 @@ def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
 
 
 def check_one_source(*tables: pa.Table) -> None:
-    """Check that motions used together are of one origin.
-
-    Args:
-        tables: motions; those of a training set, or those of a bank and those of its queries.
+    """Check that motions used together (of a training set, or of a bank and its queries) are of one origin.
 
     Raises MixedSourcesError: with the origins and the number of segments of each.
     """

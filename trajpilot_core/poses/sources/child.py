@@ -5,11 +5,10 @@ Jobs: {"kind": "views", "path", "times_s", "pixel_limit"} and {"kind": "odometry
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.poses import OdometryConfig
 from trajpilot_core.arrays import Image
@@ -24,70 +23,59 @@ PATCH_PX = 14
 """Sides of Pi3's pictures are multiples of this."""
 
 
-class View(NamedTuple):
-    """The frames of one segment."""
-
-    frames: Image
-    """(N, S, S, 3) uint8 RGB, upright, without repeated frames."""
-    pts_s: NDArray[np.float64]
-    """(N,) presentation times, rising, seconds from the first frame of the video."""
-    aspect: float
-    """Width over height of the upright picture."""
-
-
-def views(path: str, times_s: Times, side_px: Callable[[int, int], int]) -> Iterator[tuple[int, View | VideoError]]:
-    """Decode the segments of one video in one sweep.
+def _events(
+    job: dict[str, Any],
+    side_px: Callable[[int, int], int],
+    event_of: Callable[[int, Image, Times, float], ChildEvent],
+) -> Iterator[ChildEvent]:
+    """Decode the segments of one video in one sweep and yield an event of each, in order of time.
 
     Args:
-        path: local file.
-        times_s: (S, N) wanted times, seconds; the frame of repeated times is returned once.
+        job: `times_s` is (S, N); the frame of repeated times is used once.
         side_px: (width, height) of the picture as stored -> side of the square.
-
-    Yields (row of times_s, view or fault of that segment), every row once, in order of time.
+        event_of: (row of times_s; N RGB frames (N, S, S, 3), upright; their presentation times (N,), rising, seconds
+            from the first frame of the video; width over height of the upright picture) -> event.
 
     Raises VideoError: the whole file cannot be used.
     """
-    with closing(PyavReader(path)) as reader:
+    cv2.setNumThreads(1)
+    with closing(PyavReader(job["path"])) as reader:
         width, height = reader.stream.codec_context.width, reader.stream.codec_context.height
-        for row, clip in sweep(reader, times_s, side_px(width, height), path):
+        for row, clip in sweep(reader, np.asarray(job["times_s"], np.float64), side_px(width, height), job["path"]):
             if isinstance(clip, VideoError):
-                yield row, clip
+                yield fault_event(row, clip.code, str(clip))
                 continue
             turned = round(reader.rotation_deg / 90) % 2
             pts_s, first = np.unique(clip.pts_s, return_index=True)
-            yield row, View(clip.frames[first], pts_s, height / width if turned else width / height)
+            yield event_of(row, clip.frames[first], pts_s, height / width if turned else width / height)
 
 
 def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
     """Yield the poses of every segment of a take, or its fault."""
-    cv2.setNumThreads(1)
     cfg, lens = OdometryConfig.model_validate(job["config"]), Lens(*job["lens"])._replace(params=tuple(job["lens"][1]))
-    times_s = np.asarray(job["times_s"], np.float64)
-    for row, view in views(job["path"], times_s, lambda width, height: min(cfg.size_px, max(width, height))):
-        if isinstance(view, VideoError):
-            yield fault_event(row, view.code, str(view))
-            continue
-        gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in view.frames])
-        result = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
+
+    def poses_of(row: int, frames: Image, pts_s: Times, aspect: float) -> ChildEvent:
+        gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in frames])
+        result = estimate(gray.astype(np.uint8), lens, aspect, cfg)
         if isinstance(result, PoseFault):
-            yield fault_event(row, result.code, result.detail)
-        else:
-            poses = result.T_clip_camera.tolist()
-            values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": result.quality}
-            yield ChildEvent("poses", values)
+            return fault_event(row, result.code, result.detail)
+        poses = result.T_clip_camera.tolist()
+        values = {"segment": row, "pts_s": pts_s.tolist(), "poses": poses, "quality": result.quality}
+        return ChildEvent("poses", values)
+
+    return _events(job, lambda width, height: min(cfg.size_px, max(width, height)), poses_of)
 
 
 def view_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
     """Yield the frames of every segment of a take in the size for Pi3, or its fault."""
-    cv2.setNumThreads(1)
-    limit, times_s = int(job["pixel_limit"]), np.asarray(job["times_s"], np.float64)
-    for row, view in views(job["path"], times_s, lambda width, height: max(patch_size(width / height, limit))):
-        if isinstance(view, VideoError):
-            yield fault_event(row, view.code, str(view))
-            continue
-        size = patch_size(view.aspect, limit)
-        frames = np.stack([cv2.resize(frame, size, interpolation=cv2.INTER_AREA) for frame in view.frames])
-        yield ChildEvent("clip", {"segment": row, "pts_s": view.pts_s.tolist()}, frames.astype(np.uint8))
+    limit = int(job["pixel_limit"])
+
+    def clip_of(row: int, frames: Image, pts_s: Times, aspect: float) -> ChildEvent:
+        size = patch_size(aspect, limit)
+        resized = np.stack([cv2.resize(frame, size, interpolation=cv2.INTER_AREA) for frame in frames])
+        return ChildEvent("clip", {"segment": row, "pts_s": pts_s.tolist()}, resized.astype(np.uint8))
+
+    return _events(job, lambda width, height: max(patch_size(width / height, limit)), clip_of)
 
 
 def patch_size(aspect: float, pixel_limit: int) -> tuple[int, int]:

@@ -55,8 +55,6 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         times_s = frame_times_s(segments.start_s, segments.end_s, take.fps, cfg.odometry)
         return {
             "kind": "odometry",
-            "path": take.video,
-            "video": take.video,
             "times_s": times_s.tolist(),
             "lens": list(lens),
             "config": cfg.odometry.model_dump(mode="json"),
@@ -66,8 +64,7 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         """Read the poses that a decoder process estimated."""
         return EstimatedPoses(np.array(values["pts_s"]), np.array(values["poses"]), float(values["quality"]))
 
-    timeout_s = cfg.odometry.decode_timeout_s
-    yield from video_motions("odometry", jobs, describe, reported, cfg, runtime, timeout_s)
+    yield from video_motions("odometry", jobs, describe, reported, cfg, runtime, cfg.odometry.decode_timeout_s)
 
 
 def _calibration(take: Take, cfg: OdometryConfig) -> str | None:
@@ -75,14 +72,7 @@ def _calibration(take: Take, cfg: OdometryConfig) -> str | None:
 
 
 def frame_times_s(start_s: "Array", end_s: "Array", fps: float, cfg: OdometryConfig) -> "Array":
-    """Return (S, N) times of the frames to track, at most those of the video; short rows are padded.
-
-    Args:
-        start_s: (S,) segments, seconds.
-        end_s: (S,).
-        fps: of the video.
-        cfg: rate and limit.
-    """
+    """Return (S, N) times of the frames to track in (S,) segments, at most those of the video; short rows padded."""
     last_s = np.maximum(start_s, end_s - 1.0 / fps)
     wanted = np.ceil((last_s - start_s) * min(cfg.rate_hz, fps) - 1e-6).astype(int) + 1
     counts = np.clip(wanted, 1, cfg.max_frames)

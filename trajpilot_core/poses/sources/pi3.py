@@ -71,8 +71,7 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
     def describe(take: Take, segments: "SegmentIntervals") -> dict[str, Any]:
         spans = zip(segments.start_s.tolist(), segments.end_s.tolist(), strict=True)
         times_s = [frame_times_s(start_s, end_s, take.fps, N_FRAMES).tolist() for start_s, end_s in spans]
-        limit = cfg.pi3.pixel_limit
-        return {"kind": "views", "path": take.video, "video": take.video, "times_s": times_s, "pixel_limit": limit}
+        return {"kind": "views", "times_s": times_s, "pixel_limit": cfg.pi3.pixel_limit}
 
     def estimate(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | PoseFault":
         assert frames is not None
@@ -81,7 +80,6 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         T_world_camera, confidence = model.poses(frames)
         return EstimatedPoses(np.array(values["pts_s"]), T_world_camera, confidence)
 
-    timeout_s = cfg.pi3.decode_timeout_s
-    for done in video_motions("pi3", jobs, describe, estimate, cfg, runtime, timeout_s):
+    for done in video_motions("pi3", jobs, describe, estimate, cfg, runtime, cfg.pi3.decode_timeout_s):
         known = done.table.schema.metadata or {}
         yield done._replace(table=done.table.replace_schema_metadata({**known, "weights": model.digest}))

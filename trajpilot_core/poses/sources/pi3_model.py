@@ -7,7 +7,6 @@ safetensors, never as a pickle. Released weights: CC BY-NC 4.0, not for commerci
 import hashlib
 import importlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,11 +54,7 @@ class Pi3Model:
         except torch.OutOfMemoryError as error:
             size = f"{len(frames)} frames of {frames.shape[2]} x {frames.shape[1]} px"
             raise InputError(f"{size} do not fit into the memory of {self.device}; lower pi3.pixel_limit") from error
-        return self._read(answer, frames.shape)
-
-    def _read(self, answer: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
-        """Read poses and confidence from the network's output."""
-        n, height, width, _ = shape
+        n, height, width, _ = frames.shape
         expected = {"camera_poses": (1, n, 4, 4), "conf": (1, n, height, width, 1)}
         shapes = {name: tuple(value.shape) for name, value in answer.items() if name in expected}
         if shapes != expected:
@@ -72,7 +67,7 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
     """Build the network and load its weights, in eval mode.
 
     Args:
-        cfg: which model, and whose weights; its precision is written out (`auto` counts as fp32).
+        cfg: its precision is written out (`auto` counts as fp32).
         device: `cpu`, `cuda` or `cuda:<number>`.
 
     Raises:
@@ -89,7 +84,12 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
             f"trajectories.source pi3 needs the package pi3, and {error}; install it with {INSTALL}, or choose "
             "trajectories.source odometry, which needs no GPU"
         ) from error
-    path = _weights(cfg)
+    path = local_weights(cfg)
+    if path is None or not path.is_file():
+        raise InputError(
+            f"the weights are {path or 'not set'}, which is no file; download {WEIGHTS_FILE} of {HUBS[cfg.model]} and "
+            "set trajectories.pi3.weights to its folder"
+        )
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if cfg.weights_sha256 not in (None, digest):
@@ -104,14 +104,3 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
         without_conditions()  # without depths, rays and poses as input
     network = network.to(device).eval().requires_grad_(False)
     return Pi3Model(network, torch.device(device), cfg.precision == "bf16", digest)
-
-
-def _weights(cfg: Pi3Config) -> Path:
-    """Return the file with the weights. Raises InputError: it is not set, or missing."""
-    local = local_weights(cfg)
-    if local is None or not local.is_file():
-        raise InputError(
-            f"the weights are {local or 'not set'}, which is no file; download {WEIGHTS_FILE} of {HUBS[cfg.model]} and "
-            "set trajectories.pi3.weights to its folder"
-        )
-    return local

@@ -12,7 +12,6 @@ from scipy.spatial.transform import Rotation
 from schemas.annotation import Take, motions_schema
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses import geometry
 from trajpilot_core.poses.aria import closed_loop, device
@@ -58,11 +57,6 @@ def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConf
     """Compute takes in order; a fault of a take as a whole costs all its segments.
 
     A timesync file that the next take needs too is not read again.
-
-    Args:
-        data_root: corpus root, a folder or a URL.
-        jobs: (take, its segments as [segment_id, start_s, end_s]).
-        cfg: settings of the stage.
     """
     column = lru_cache(maxsize=1)(partial(device.read_column, data_root))
     for take, listed in jobs:
@@ -87,14 +81,18 @@ def _segment_motions(
 
     Raises TakeFault: the pose file or the calibration cannot be used.
     """
-    reading = _read(data_root, take, clock, knot_times_s(segments.start_s, segments.end_s), cfg)
+    knots_s = knot_times_s(segments.start_s, segments.end_s)
+    knots_ns, known = device.device_times(clock, knots_s, cfg.max_inner_gap_s)
+    if take.trajectory is None:
+        raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
+    stream = closed_loop.read_poses(data_root, take.trajectory, knots_ns // 1000, inner_gap_us(cfg))
+    if len(stream.stamp_us) < 2:
+        raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
+    brackets = bracket(stream, knots_ns)
+    reading = KnotReading(clock, knots_ns, known, stream, brackets, measure(stream, brackets))
     faults = [_segment_fault(reading, take, cfg, at) for at in range(len(segments.ids))]
-    rejects = [
-        _reject(take, *fault, segment_id)
-        for segment_id, fault in zip(segments.ids, faults, strict=True)
-        if fault is not None
-    ]
-    if not reading.stream.was_sorted:
+    rejects = [_reject(take, *fault, segments.ids[at]) for at, fault in enumerate(faults) if fault is not None]
+    if not stream.was_sorted:
         rejects.insert(0, _reject(take, RejectCode.TRAJ_UNSORTED, "the rows were not in order of time"))
     kept = np.array([at for at, fault in enumerate(faults) if fault is None], dtype=np.intp)
     if not len(kept):
@@ -103,22 +101,6 @@ def _segment_motions(
     measures, ids = reading.measures, [segments.ids[at] for at in kept]
     rows = Rows(ids, motions, np.ones(len(ids)), measures.quality[kept], measures.gap_s[kept])
     return motions_table(take.take_id, rows, "aria", "metric", cfg), rejects
-
-
-def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: TrajectoryConfig) -> KnotReading:
-    """Read and measure the data for (S, K) knots, in seconds of video.
-
-    Raises TakeFault: see `closed_loop.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
-    """
-    knots_ns, known = device.device_times(clock, knots_s, cfg.max_inner_gap_s)
-    if take.trajectory is None:
-        raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
-    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(data_root, take.trajectory, request)
-    if len(stream.stamp_us) < 2:
-        raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
-    brackets = bracket(stream, knots_ns)
-    return KnotReading(clock, knots_ns, known, stream, brackets, measure(stream, brackets))
 
 
 def _reject(take: Take, code: RejectCode, detail: str, segment_id: str | None = None) -> Reject:
@@ -160,7 +142,6 @@ def _body_poses(
     n_knots = reading.knots_ns.shape[1]
     middle_us = reading.knots_ns[kept, n_knots // 2] // 1000
     T_device_camera = device.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
-    T_world_camera = geometry.compose(
-        T_world_device, geometry.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots))
-    )
+    each_knot = geometry.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots))
+    T_world_camera = geometry.compose(T_world_device, each_knot)
     return geometry.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera

@@ -58,9 +58,8 @@ class TakeProgress:
 
     take: Take
     segments: SegmentIntervals
-    found: dict[int, SegmentMotions] = field(default_factory=dict)
-    """Place of a segment -> its motions."""
-    lost: dict[int, PoseFault] = field(default_factory=dict)
+    results: dict[int, SegmentMotions | PoseFault] = field(default_factory=dict)
+    """Place of a segment -> its motions, or why there are none."""
     failed: PoseFault | None = None
     """Set where the whole take cannot be used."""
 
@@ -81,12 +80,7 @@ def video_motions(
     """Compute takes from their videos: decoder processes run the jobs of `describe`, `estimate` does the rest here.
 
     Args:
-        name: the source.
-        jobs: takes with their segments.
         describe: the job of a decoder process for a take, or why there is none.
-        estimate: see `Estimator`.
-        cfg: settings of the stage.
-        runtime: corpus root, workers, scratch folder.
         timeout_s: a decoder that is silent for longer is killed.
     """
     from trajpilot_core.store.corpus_files import open_corpus
@@ -100,7 +94,7 @@ def video_motions(
             yield _done(name, state, cfg)
     busy = [(state, job) for state, job in zip(states, described, strict=True) if isinstance(job, dict)]
     around = local_copies(open_corpus(runtime.data_root), runtime.scratch)
-    work = [job for _, job in busy]
+    work = [{"path": state.take.video, "video": state.take.video, **job} for state, job in busy]
     events = run_jobs(work, workers=runtime.workers, timeout_s=timeout_s, ahead=4, around=around, command=DECODER)
     finished = 0
     for event in events:
@@ -120,27 +114,22 @@ def video_motions(
             result = estimate(event.values, event.frames)
         if isinstance(result, EstimatedPoses):
             result = to_motions(name, result, float(state.segments.end_s[at] - state.segments.start_s[at]), cfg)
-        if isinstance(result, PoseFault):
-            state.lost[at] = result
-        else:
-            state.found[at] = result
+        state.results[at] = result
 
 
 def _done(name: VideoSourceName, state: TakeProgress, cfg: TrajectoryConfig) -> Done:
     """Return the shard of a take."""
     ids, take = state.segments.ids, state.take
+    missing = PoseFault(RejectCode.DECODE_FAILED, "the decoder reported nothing for the segment")
+    results = [(segment, state.results.get(at, missing)) for at, segment in enumerate(ids)]
+    rejects = [_reject(take, result, segment) for segment, result in results if isinstance(result, PoseFault)]
     if state.failed is not None:
-        state.found.clear()
-        rejects = [_reject(take, state.failed, None, len(ids))]
-    else:
-        missing = PoseFault(RejectCode.DECODE_FAILED, "the decoder reported nothing for the segment")
-        lost = {at: missing for at in range(len(ids)) if at not in state.found} | state.lost
-        rejects = [_reject(take, lost[at], ids[at]) for at in sorted(lost)]
-    kept = [state.found[at] for at in sorted(state.found)]
+        results, rejects = [], [_reject(take, state.failed, None, len(ids))]
+    kept = [(segment, row) for segment, row in results if isinstance(row, SegmentMotions)]
     rows = Rows(
-        [ids[at] for at in sorted(state.found)],
-        np.array([row.motions for row in kept]).reshape(len(kept), MOTIONS, DOF),
-        *(np.array([getattr(row, what) for row in kept], dtype=float) for what in ("coverage", "quality", "gap_s")),
+        [segment for segment, _ in kept],
+        np.array([row.motions for _, row in kept]).reshape(len(kept), MOTIONS, DOF),
+        *(np.array([getattr(row, what) for _, row in kept], dtype=float) for what in ("coverage", "quality", "gap_s")),
     )
     return Done(take.take_id, motions_table(take.take_id, rows, name, scale_of(name, cfg), cfg), rejects, len(ids))
 
@@ -162,13 +151,8 @@ def to_motions(
 ) -> SegmentMotions | PoseFault:
     """Turn the poses of a segment's frames into 16 motions between 17 knots, at equal times from first to last frame.
 
-    Poses that are too few, not finite, or no rotations are a fault.
-
-    Args:
-        name: the source, which decides the scale rule.
-        estimated: the poses.
-        length_s: duration of the segment.
-        cfg: settings of the stage.
+    Poses that are too few, not finite, or no rotations are a fault. The source decides the scale rule; `length_s` is
+    the duration of the segment.
     """
     pts_s, R = estimated.pts_s, estimated.T_clip_camera[:, :3, :3]
     if len(pts_s) < 2:
@@ -179,10 +163,8 @@ def to_motions(
     if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
         return PoseFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
     if name == "odometry" and estimated.quality < cfg.min_quality:
-        limit = f"min_quality is {cfg.min_quality:g}"
-        return PoseFault(
-            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {estimated.quality:.0%} of the observations, {limit}"
-        )
+        detail = f"the poses explain {estimated.quality:.0%} of the observations, min_quality is {cfg.min_quality:g}"
+        return PoseFault(RejectCode.TRAJ_LOW_QUALITY, detail)
     turned = Rotation.from_matrix(R @ UPRIGHT_FROM_RAW if cfg.frame == "camera" else R)  # the axes of the frame
     poses = Poses(turned.as_quat(), estimated.T_clip_camera[:, :3, 3])
     times_s = np.linspace(pts_s[0], pts_s[-1], KNOTS)
