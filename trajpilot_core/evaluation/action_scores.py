@@ -25,7 +25,7 @@ from schemas.events import (
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
-from trajpilot_core.evaluation.trained_rows import judge_events, judge_models
+from trajpilot_core.evaluation.trained_rows import ROW, judge_models, judge_row
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
     EPIC_METRICS,
@@ -122,7 +122,8 @@ def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: s
     floors = [score.value for score in overall if score.row == floor and score.value is not None]
     lows = {row: [score.low for score in overall if score.row == row] for row in learned}
     floor_of = {"the most frequent": max(floors)} if floors else {}
-    return judge_events({row: min(ends) for row, ends in lows.items() if ends}, floor_of, f"{ACTION.id} on test")
+    what = f"{ACTION.id} on test"
+    return [judge_row(f"{ROW}{row}", min(ends), floor_of, what) for row, ends in lows.items() if ends]
 
 
 def check_splits(tested_takes: Sequence[str], fitted_takes: Sequence[str]) -> Judgement:

@@ -20,7 +20,7 @@ from schemas.results import Ceiling, Judgement, TakeScore
 from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
+from trajpilot_core.evaluation.bootstrap import DIGITS, MIN_CLUSTERS, cluster_sums, rounded
 from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.methods import method
@@ -39,7 +39,6 @@ BINDING_AFTER_START = ("A@1", "ASeq")
 """The same for rows without a goal: the others do not read the place of the Goal."""
 ERRORS = 3.0
 """Standard errors of the paired difference from which on a row is above its ceiling."""
-DIGITS = 9
 SCORES = arrow_schema(TakeScore)
 CALIBRATED = 4.0
 """Standard errors by which the ceilings may miss their own probabilities: there are two to four figures per kind."""
@@ -203,16 +202,15 @@ def _compare_row(
     for columns, horizon in parts:
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
         for m, metric in enumerate(metrics):
-            difference = round(float(value[m] - ceiling[m]), DIGITS)
+            figures = rounded(value=value[m], ceiling=ceiling[m], difference=value[m] - ceiling[m])
+            difference = figures["difference"]
             rows.append(
                 Ceiling(
                     variant=variant,
                     horizon=horizon,
                     metric=metric,
-                    value=round(float(value[m]), DIGITS),
-                    ceiling=round(float(ceiling[m]), DIGITS),
-                    difference=difference,
-                    standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
+                    **figures,
+                    **rounded(standard_error=error[m]),
                     n_takes=int((counts[:, columns].sum(axis=1) > 0).sum()),
                     n_windows=round(float(counts[:, columns].sum()) / n_seeds),
                     binding=horizon is None and metric in (*BINDING, *BINDING_AFTER_START),

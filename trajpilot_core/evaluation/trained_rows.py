@@ -196,16 +196,6 @@ def _judged(row: Method, horizon: int | None, means: Means, metric: str) -> Judg
     return judge_row(f"{ROW}{row.id}", means[row.id, None, horizon].low, values, what, leads)
 
 
-def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: str) -> list[Judgement]:
-    """Judge the learned rows of a table of events.
-
-    Args:
-        lows: learned row -> the lower end of its interval, percent; of several seeds the lowest.
-        floors: printed name -> value of each floor of the table, percent.
-    """
-    return [judge_row(f"{ROW}{row}", low, floors, what) for row, low in lows.items()]
-
-
 def model_of(check: str) -> str:
     """Return the model of a check `trained: <chain>/<model>, seed <seed>`; of a fold `folds/<model>`."""
     chain, _, model = check.removeprefix(TRAINED).split(",")[0].partition("/")
