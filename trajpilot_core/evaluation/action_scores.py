@@ -98,8 +98,7 @@ def resampled_scores(
 ) -> Array:
     """Return (B,): a metric of a resample, the mean share of hits over its classes or clips, percent; NaN without any.
 
-    Args:
-        weights_BT: how often each video is in each resample.
+    `weights_BT` is how often each video is in each resample.
     """
     groups_N = classes_N if metric.over == "classes" else np.zeros_like(classes_N)
     present, group = np.unique(groups_N, return_inverse=True)
@@ -186,10 +185,7 @@ def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -
     """Judge by class-mean recall of actions whether each token is informative, and that no control gains.
 
     A token is informative where the intervals of its differences to all controls are above zero, and is not where one
-    of these intervals is below zero.
-
-    Args:
-        names: row -> its printed name.
+    of these intervals is below zero. `names`: row -> its printed name.
     """
     of_pair = {(contrast.row, contrast.against): contrast for contrast in contrasts if contrast.metric == ACTION.id}
     judged = []
@@ -219,8 +215,7 @@ def _judged(check: str, verdict: str, pairs: Sequence[TokenContrast], names: Map
 def check_motion(has_motion: Mask, opened: int) -> Judgement:
     """Judge that rows of head motion were given it; where many actions lack it, Oracle is mostly No-Traj.
 
-    Args:
-        has_motion: (N, 2) of the tested actions, before and during them.
+    `has_motion`: (N, 2) of the tested actions, before and during them.
     """
     n, (before, during) = len(has_motion), has_motion.sum(axis=0).tolist()
     check = f"head motion: {100 * MOST:g} % of the tested actions have it"
@@ -230,10 +225,7 @@ def check_motion(has_motion: Mask, opened: int) -> Judgement:
 
 def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgement]:
     """Judge every predictor of the chain `final` by how often its text is the nearest on dev, against the most common
-    label (D 51).
-
-    Args:
-        labels_dev: (n,) labels of the dev actions.
+    of the (n,) labels there (D 51).
     """
     floors = {"the most common label": float(np.bincount(labels_dev).max() / len(labels_dev))}
     return judge_models(curve, ("final/traj", "final/no_traj"), "action", floors)
@@ -242,9 +234,7 @@ def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgem
 def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Sequence[str]]) -> Judgement:
     """Judge that no clip in the fine-tuning of a probe has a token of a model that was fitted on its video.
 
-    Args:
-        tokens_of: chain -> videos of the clips that have its tokens.
-        fitted: chain -> videos that its models were fitted on.
+    `tokens_of`: chain -> videos of the clips that have its tokens; `fitted`: those that its models were fitted on.
     """
     check = "leak: tokens are made by models that have not seen the video"
     wrong = sorted(

@@ -33,12 +33,7 @@ def draw_weights(n_clusters: int, n_draws: int, seed: int) -> Array:
 
 
 def cluster_sums(values: Array, clusters: NDArray[np.int64], n_clusters: int) -> tuple[Array, Array]:
-    """Return (T, M) sums of `values` and (T,) window counts per cluster.
-
-    Args:
-        values: (N, M) values per window.
-        clusters: (N,) cluster of each window, 0 to T - 1.
-    """
+    """Return (T, M) sums of (N, M) `values` and (T,) window counts per cluster; `clusters`: (N,), 0 to T - 1."""
     counts: Array = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
     columns = [np.bincount(clusters, column, minlength=n_clusters) for column in values.T]
     sums: Array = np.stack(columns, axis=1).astype(np.float64)

@@ -96,10 +96,7 @@ def known_values(
     classes: Mapping[str, str] | None = None,
     kinds: Sequence[InputKind] = KINDS,
 ) -> ExactCeilings:
-    """Compute the exact decisions for windows of any split.
-
-    Args:
-        classes: label id -> class id, where answers are classes.
+    """Compute the exact decisions for windows of any split; `classes`: label id -> class id, where answers are classes.
 
     Raises:
         InputError: the tables are not of this world.
@@ -127,12 +124,7 @@ def known_of_predictions(
     windows: pa.Table,
     classes: Mapping[str, str] | None = None,
 ) -> ExactCeilings:
-    """Compute the exact decisions for the windows that were predicted.
-
-    Args:
-        windows: the windows table; windows that were not predicted are ignored.
-        classes: label id -> class id, where answers are classes.
-    """
+    """Compute the exact decisions for the windows of the table that were predicted; `classes` as in `known_values`."""
     scored = sorted({index for block in predictions.blocks for index in block.windows.tolist()})
     ids = pa.array([predictions.window_ids[index] for index in scored], pa.string())
     bounds = {method(variant).ceiling for variant in predictions.variants()}
@@ -163,13 +155,9 @@ def row_scores(predictions: Predictions) -> pa.Table:
 
 
 def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
-    """Compare every row, averaged over its seeds, with its ceiling on the same windows.
+    """Compare every row, averaged over its seeds, with its ceiling on the same windows: by variant, horizon, metric.
 
-    Returns:
-        Rows per variant, then horizon (ascending, the plain mean over horizons last), then metric.
-
-    Raises:
-        MethodError: a predicted row is not declared, so its bound is unknown.
+    The plain mean over the horizons follows them. Raises MethodError for a row that is not declared: no bound is known.
     """
     place = {window: i for i, window in enumerate(known.window_ids)}
     # windows that served as candidates only have no ceiling: their place is out of range
@@ -281,7 +269,6 @@ def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
 
 
 def _figure(row: Ceiling) -> str:
-    """Return one comparison as text."""
     error = f"standard error {row.standard_error:.2f}" if math.isfinite(row.standard_error) else "no standard error"
     return f"{row.metric} {row.value:.1f}, ceiling {row.ceiling:.1f} ({row.difference:+.1f}, {error})"
 

@@ -277,10 +277,7 @@ def hidden(events: E, rows: Tensor, sees: EventSight) -> E:
 def check_sight(
     methods: Sequence[EventMethod[Any, Any, E]], models: EventModels[Any] | TokenModels, events: E, rows: Tensor
 ) -> None:
-    """Check that the answer of every row depends on no more than it declares.
-
-    Args:
-        rows: (n,) long, events that no model was fitted on.
+    """Check on `rows` (n,), long, that no model was fitted on, that each answer depends on no more than it declares.
 
     Raises:
         LeakError: names a row that sees more.

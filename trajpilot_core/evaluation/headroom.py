@@ -40,10 +40,8 @@ PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 def pool_sums(view: ChainView, bank: Bank, candidates: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
-    A window without a candidate counts as wrong in the shares and is ignored in the two cosines of the pool.
-
-    Args:
-        bank: of the windows' horizon; the random pool is sampled from it with replacement, by `seed`.
+    A window without a candidate counts as wrong in the shares and is ignored in the two cosines of the pool. The random
+    pool is sampled from the bank of the windows' horizon with replacement, by `seed`.
     """
     labels_BM = truth_of(view.data, candidates.segments)
     mids_BPM = candidates.pool[:, :pool, 1:-1]
@@ -163,9 +161,7 @@ def choose_knobs(
 ) -> list[DecodingChoice]:
     """Choose for every row by the likelihood of the true middle labels on dev.
 
-    Args:
-        batch: dev windows of the horizon; None where there are none: the default is the middle of the grid and the full
-            weight.
+    Without dev windows (`batch` is None) the choice is the middle of the grid and the full weight.
     """
     chosen = []
     for row in PLAIN:

@@ -57,11 +57,7 @@ class LatentModels:
 
 
 def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, device: str) -> LatentModels:
-    """Build the models of one seed, in evaluation mode.
-
-    Args:
-        data: on the device; the fitted takes determine the directions of the search.
-    """
+    """Build the models of one seed, in evaluation mode; takes of `data` (on the device) set the search's directions."""
     cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
     models: dict[LatentVariant, LatentPredictor] = {
         variant: frozen(LatentPredictor(cfg, shape), entry, model_key(chain, seed, variant), device)
@@ -100,10 +96,7 @@ class LatentWindows:
     ) -> Tensor:
         """Return (B, S, M, G, D) latents under standardised motions of the windows `rows`.
 
-        Args:
-            sees_goal: the context includes the goal.
-            with_goal: predict the goal's step, too, as the last one.
-            rows: the windows that the motions belong to.
+        `with_goal`: the goal's step is predicted, too, as the last one; the context has the goal where `sees_goal`.
         """
         n_steps = self.mids + with_goal
         steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
@@ -185,11 +178,7 @@ def random_entries(bank: Bank, take_N: Tensor, seed: int) -> Tensor:
 
 
 def answers_of(windows: LatentWindows, bank: Bank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
-    """Return row of the tables -> its answers for the windows.
-
-    Args:
-        random_B: (B,) long, the random entry of each window.
-    """
+    """Return row of the tables -> its answers for the windows; `random_B`: (B,) long, a random entry for each."""
     models, data, horizon = windows.models, windows.data, windows.segments.shape[1]
     own = windows.motions_of(windows.segments)
     is_empty = len(bank.segments) == 0

@@ -101,10 +101,7 @@ def energy_rows(
     models: LatentModels, data: PlanningData, bank: Bank, horizon: int
 ) -> tuple[list[EnergyCorrelation], dict[str, float]]:
     """Return the correlation of energies with step accuracy over sampled training windows, and energy -> mean spread
-    among candidates.
-
-    Args:
-        bank: windows of the horizon of the fitted takes: both the sampled ones and those whose motion they follow.
+    among candidates; `bank`: windows of the fitted takes, both the sampled ones and those whose motion they follow.
     """
     cfg, n = models.cfg, len(bank.segments)
     if n < 2:
@@ -185,8 +182,7 @@ def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
 def judge_energies(spreads: Sequence[tuple[int, Mapping[str, float]]]) -> list[Judgement]:
     """Judge whether energies differ among candidates: one that hardly varies (a seen goal) cannot choose.
 
-    Args:
-        spreads: (horizon, energy -> its spread) of every seed and horizon.
+    `spreads`: (horizon, energy -> its spread) of every seed and horizon.
     """
     judged = []
     for name in ENERGIES:

@@ -37,10 +37,9 @@ NONE = "no trajectory"
 
 
 def trained_on(sources: Sequence[str]) -> dict[str, str]:
-    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run.
+    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run; equal are numbered.
 
-    Args:
-        sources: of the head motion of `trajectories` and of `video_motions`; equal ones are numbered.
+    The first source is that of `trajectories`, the second that of `video_motions`.
     """
     first, second = sources if len(set(sources)) == 2 else [f"{name} {n}" for n, name in enumerate(sources, 1)]
     both = f"{first} + {second}"
@@ -92,10 +91,7 @@ def scores_of(
 ) -> list[PoseScore]:
     """Return every row, and its difference to the row of its comparison, for each seed and the mean over the seeds.
 
-    Args:
-        scores: (row, seed) -> (N, 2) per window.
-        take_N: (N,) the take of each window.
-        cfg: draws, level and seed of the bootstrap.
+    `scores`: (row, seed) -> (N, 2) per window; `take_N`: (N,) the take of each.
     """
     seeds = sorted({seed for _, seed in scores})
     figures = []

@@ -96,8 +96,6 @@ def predict_all(
     Args:
         inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank,
             folds, e_tau, predictors, scorers, and the entries that `config.further_entries` names.
-        config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
-        progress: called with (done, total, what) after every horizon.
         threads: how many parts of the windows are predicted at a time on a CPU; changes no number.
 
     Raises:

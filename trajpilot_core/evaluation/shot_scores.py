@@ -98,11 +98,7 @@ def contrasts_of(answers: Sequence[ShotAnswer], cfg: CompletedOutcome) -> list[S
 
 
 def fitted_judgements(metadata: Sequence[Mapping[str, str]], shots: Shots) -> list[Judgement]:
-    """Judge that no training was fitted on a take of dev or test.
-
-    Args:
-        metadata: of the model of each training, which name the takes of its tensors.
-    """
+    """Judge by the metadata of models, which name the takes of their tensors, that none was fitted on dev or test."""
     held_out = {shots.take_ids[int(take)] for take, split in zip(shots.take, shots.split, strict=True) if int(split)}
     seen: dict[str, set[str]] = {}
     for about in metadata:

@@ -48,8 +48,7 @@ def sums_of(predictions: Predictions, variant: str, seed: int) -> TakeSums:
     return TakeSums(values, counts, tuple(windows))
 
 
-def same_windows(one: TakeSums, other: TakeSums) -> bool:
-    """Return whether two rows were scored on the identical windows."""
+def _same_windows(one: TakeSums, other: TakeSums) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one.windows, other.windows, strict=True))
 
 
@@ -62,7 +61,7 @@ def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tupl
     means: dict[str, TakeSums] = {}
     for variant in predictions.variants():
         per_seed = [sums_of(predictions, variant, seed) for seed in predictions.seeds(variant)]
-        has_mean = all(same_windows(per_seed[0], other) for other in per_seed)
+        has_mean = all(_same_windows(per_seed[0], other) for other in per_seed)
         is_mean = has_mean and len(per_seed) == 1
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
             yield variant, None, (seed, None) if is_mean else (seed,), sums
@@ -73,7 +72,7 @@ def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tupl
     pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
     against = [(method.id, other) for method in METHODS for other in method.against if other != REFERENCE]
     for variant, reference in [*pairs, *against]:
-        if variant in means and reference in means and same_windows(means[variant], means[reference]):
+        if variant in means and reference in means and _same_windows(means[variant], means[reference]):
             values = means[variant].values - means[reference].values
             yield variant, reference, (None,), replace(means[variant], values=values)
 
@@ -81,8 +80,7 @@ def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tupl
 def metric_rows(predictions: Predictions, corpus: str, cfg: EvaluationConfig) -> list[Metric]:
     """Score every row: per horizon, and over the horizons plainly and weighted by windows, each with its interval.
 
-    Args:
-        cfg: draws, level and seed; one set of draws serves all rows, so differences are paired.
+    One set of draws serves all rows, so differences are paired.
     """
     weights = bootstrap.draw_weights(len(predictions.take_ids), cfg.bootstrap, cfg.seed)
     rows: list[Metric] = []

@@ -40,11 +40,7 @@ FEWEST_EPOCHS = 4
 
 
 def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgement:
-    """Judge one training by dev M@1 against the floors of its chain.
-
-    Args:
-        curve: rows of predictor_curves.
-    """
+    """Judge one training by dev M@1, of predictor_curves, against the floors of its chain."""
     scores = [row.value for row in dev_rows(curve, model, seed) if row.epoch > 0]
     chain = model.split("/")[0]
     floors = {name: row.value for name in CURVE_FLOORS for row in dev_rows(curve, f"{chain}/{name}", seed)}
@@ -54,13 +50,8 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
 def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgement:
     """Judge the models of one planner and seed, one per horizon, each against the floors of its horizon.
 
-    Args:
-        curve: rows of planners_curves and predictor_curves.
-        method: its models are `final/<method>_h<H>`.
-        seed: seed of the trainings.
-
-    Returns:
-        `holds` if all are trained; else the judgement of the first that is not.
+    `curve` has the rows of planners_curves and predictor_curves. Returns the judgement of the first model that is not
+    trained; `holds` if all are.
     """
     check, begins = f"{method} seed {seed} is trained", f"final/{method}_h"
     names = {row.model for row in curve if row.seed == seed and row.model.startswith(begins) and "," not in row.model}
@@ -238,9 +229,7 @@ def judge_scorer(
 ) -> Judgement:
     """Judge one scorer: the intervals of gate and ranking are above chance, and its dev curve passes as any training's.
 
-    Args:
-        curve: of this scorer and seed; its floor is its fallback.
-        cfg: draws, level and seed of the bootstrap.
+    The floor of its curve is its fallback.
     """
     if not choices:
         return Judgement(check=check, verdict="undertrained", detail="never trained, or no dev window to judge it by")

@@ -94,10 +94,9 @@ TOP1 = Method(
 
 
 def label_order(view: "ChainView") -> "tuple[Tensor, Tensor]":
-    """Return the RANKED + 1 most frequent middle labels of the fitted windows and their shares; ties by smaller index.
+    """Return the most frequent middle labels of the fitted windows, long, and their shares, float32; ties by index.
 
-    Returns:
-        Long labels and float32 shares, both of shape (min(RANKED + 1, V),), most frequent first.
+    Both have shape (min(RANKED + 1, V),), most frequent first.
     """
     import torch
 

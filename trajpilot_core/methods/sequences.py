@@ -95,8 +95,7 @@ def follow_counts(data: PlanningData, takes: Tensor) -> label_chain.Sparse:
 def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceModels, *, moving: bool) -> Answers:
     """Answer with a hidden Markov model: rankings by its exact posterior, the sequence by Viterbi over a shortlist.
 
-    Args:
-        data: only pooled features and, where `moving`, motions of the ends are read.
+    Only pooled features and, where `moving`, motions of the ends are read.
     """
     fitted, horizon = sequences.fitted, segments_BH.shape[1]
     discriminant = fitted.looks_and_motion if moving else fitted.looks
@@ -118,9 +117,7 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
 def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, scores_of: Callable[[slice], Tensor]) -> Shortlist:
     """Keep the best labels of every step; scores of all labels are in memory for a part of the windows at a time.
 
-    Args:
-        bank_VE: (V, E) label embeddings.
-        scores_of: some of the windows -> the row's scores of all labels, (b, H, V).
+    `scores_of`: some of the windows -> the row's scores of all labels, (b, H, V).
     """
     labels, scores, n = [], [], windows_at_once(segments_BH.shape[1], bank_VE)
     for at in range(0, max(1, len(segments_BH)), n):  # one empty part for no windows

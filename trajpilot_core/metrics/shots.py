@@ -45,10 +45,7 @@ def balanced(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
 def auc(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
     """Return (B,) probabilities that a made shot has a higher p than a missed one, ties half; NaN without one of each.
 
-    Args:
-        p_n: (n,) probabilities of made.
-        made_n: (n,) truths.
-        weight_Bn: (B, n) how often each shot counts.
+    `weight_Bn` is how often each of the n shots counts.
     """
     hit, miss = p_n[made_n][:, None], p_n[~made_n][None]
     above = (hit > miss) + 0.5 * (hit == miss)

@@ -84,9 +84,7 @@ def table_rows(file: str) -> list[dict[str, str]]:
 def published_of(corpus: str, *, is_closed: bool) -> PublishedTable | None:
     """Return what the paper prints of a corpus; None where it prints nothing that a planner's run could be held to.
 
-    Args:
-        corpus: IngestConfig.corpus.
-        is_closed: answers are classes of atomic descriptions, not labels.
+    `is_closed`: answers are classes of atomic descriptions, not labels.
     """
     if corpus in BENCHMARKS and not is_closed:
         return _benchmark(BENCHMARKS[corpus])
@@ -109,10 +107,6 @@ def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | 
     """Return what the paper prints of anticipation and goal dropout; None but for atomic actions, open vocabulary.
 
     What its table of planning prints more exactly is left out, and so is the second print of one number.
-
-    Args:
-        corpus: IngestConfig.corpus.
-        is_closed: answers are classes of atomic descriptions, not labels.
     """
     if corpus != ATOMIC_CORPUS or is_closed:
         return None
