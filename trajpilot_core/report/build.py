@@ -181,7 +181,6 @@ def _page(shown: Shown) -> Page:
         simulated=read.simulated,
         has_heads=cfg.has_heads,
         is_broken=bool(shown.broken),
-        gate=read.gate,
         judgements=read.judgements,
     )
     opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]

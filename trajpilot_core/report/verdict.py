@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from schemas.events import ShotContrast, TokenContrast
-from schemas.results import GateRow, Judgement
+from schemas.results import Judgement
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
 from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, planners, with_role
 from trajpilot_core.methods.base import REFERENCE
@@ -100,7 +100,6 @@ def verdict_of(
     simulated: bool,
     has_heads: bool,
     is_broken: bool,
-    gate: Sequence[GateRow] = (),
     judgements: Sequence[Judgement] = (),
 ) -> DerivedVerdict:
     """Derive the verdict.
@@ -139,7 +138,6 @@ def verdict_of(
         m = gains[best]
         other = f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
         parts.append(f"best of the rows that do not see the truth is {row_name(best)}, {other}")
-    parts += _opened(gate) if decisive == examined().id else []
     text = f"{'; '.join(parts)} (95 % intervals over {gain.n_takes} test takes)."
     return with_faults(DerivedVerdict(state, placed(text, below, is_simulated=simulated)), judgements)
 
@@ -227,16 +225,3 @@ def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
         return worded(state, "the planners of other papers", weak)
     verb = {"helps": "is above", "hurts": "is below", "undecided": "is not shown to differ from"}[state]
     return f"{row_name(row)}, the best planner of another paper, {verb} {row_name(story.reference)}"
-
-
-def _opened(gate: Sequence[GateRow]) -> list[str]:
-    """State on how many test windows the gate opened; empty where that is not known."""
-    whole = [row for row in gate if row.horizon is None]
-    opened, windows = sum(row.n_opened for row in whole), sum(row.n_windows for row in whole)
-    if not windows:
-        return []
-    name, fallback = examined().name, row_name(REFERENCE)
-    where = f"{windows:,} test windows" + (f" (each counted for {len(whole)} seeds)" if len(whole) > 1 else "")
-    if not opened:
-        return [f"the gate never opened on {where}, so {name} is {fallback} here"]
-    return [f"the gate opened on {opened:,} of {where}, on the others {name} is {fallback}"]
