@@ -64,6 +64,8 @@ ANTICIPATING: Mapping[str, Mapping[str, str]] = {
 
 TablePlace = int | str
 """A horizon, or how a mean over all horizons weighs: `plain` each alike, `sample` each window alike."""
+PlacedValues = dict[tuple[TablePlace, str, str], float]
+"""(place, row, metric) -> percentage; ED in steps."""
 
 
 class PublishedTable(NamedTuple):
@@ -71,8 +73,7 @@ class PublishedTable(NamedTuple):
 
     source: str
     """Where they are printed."""
-    values: Mapping[tuple[TablePlace, str, str], float]
-    """(place, row, metric) -> percentage; ED in steps."""
+    values: PlacedValues
 
 
 def table_rows(file: str) -> list[dict[str, str]]:
@@ -86,21 +87,27 @@ def published_of(corpus: str, *, is_closed: bool) -> PublishedTable | None:
 
     `is_closed`: answers are classes of atomic descriptions, not labels.
     """
-    if corpus in BENCHMARKS and not is_closed:
-        return _benchmark(BENCHMARKS[corpus])
+    if corpus == ATOMIC_CORPUS and is_closed:
+        source = "arXiv 2605.20388, section 4.2, closed vocabulary, means over all windows"
+        return PublishedTable(source, _values("text", "sample", CLOSED_ATOMIC))
     if corpus == ATOMIC_CORPUS:
-        return _atomic_classes() if is_closed else _atomic()
-    return None
+        source = "arXiv 2605.20388, full per-horizon results of open-vocabulary planning on atomic actions"
+        return PublishedTable(source, _values(ATOMIC, "sample"))
+    if corpus not in BENCHMARKS or is_closed:
+        return None
+    source, dataset = "arXiv 2605.20388, closed-vocabulary planning, per horizon and averaged", BENCHMARKS[corpus]
+    return PublishedTable(source, _values(CLOSED_FULL, "plain", dataset) | _values(CLOSED_OVERALL, "plain", dataset))
 
 
-def _atomic() -> PublishedTable:
-    rows = table_rows(ATOMIC)
-    values: dict[tuple[TablePlace, str, str], float] = {
-        (int(row["horizon"]), row["row"], row["metric"]): float(row["value"]) for row in rows
-    }
-    return PublishedTable(
-        "arXiv 2605.20388, full per-horizon results of open-vocabulary planning on atomic actions", values
-    )
+def _values(file: str, mean: str, dataset: str = "") -> PlacedValues:
+    """Return the numbers of a file, of one data set where it is named; `mean`: the place of those without a horizon."""
+    values: PlacedValues = {}
+    for row in table_rows(file):
+        if not dataset or row["dataset"] == dataset:
+            place = int(row["horizon"]) if row["horizon"] else mean
+            variant, metric = (OURS.get(row[name], row[name]) for name in ("row", "metric"))
+            values[place, variant, metric] = float(row["value"])
+    return values
 
 
 def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | None:
@@ -111,7 +118,7 @@ def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | 
     if corpus != ATOMIC_CORPUS or is_closed:
         return None
     metrics = {printed: metric for metric, printed in (FUTURE | FULL).items()}
-    planned, values = _atomic().values, dict[tuple[TablePlace, str, str], float]()
+    planned, values = _values(ATOMIC, "sample"), PlacedValues()
     for table, rows in ANTICIPATING.items():
         for row in table_rows(table):
             place = int(row["horizon"]) if row["horizon"] else "sample"
@@ -120,28 +127,6 @@ def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | 
                 values.setdefault(key, float(row["value"]))
     source = "arXiv 2605.20388, full per-horizon results of anticipation and its appendix on goal dropout"
     return PublishedTable(source, values)
-
-
-def _atomic_classes() -> PublishedTable:
-    rows = [row for row in table_rows("text") if row["dataset"] == CLOSED_ATOMIC]
-    values: dict[tuple[TablePlace, str, str], float] = {
-        ("sample", _ours(row["row"]), row["metric"]): float(row["value"]) for row in rows
-    }
-    return PublishedTable("arXiv 2605.20388, section 4.2, closed vocabulary, means over all windows", values)
-
-
-def _benchmark(dataset: str) -> PublishedTable:
-    values: dict[tuple[TablePlace, str, str], float] = {}
-    for file in (CLOSED_FULL, CLOSED_OVERALL):
-        for row in table_rows(file):
-            if row["dataset"] == dataset:
-                place = int(row["horizon"]) if row["horizon"] else "plain"
-                values[place, _ours(row["row"]), _ours(row["metric"])] = float(row["value"])
-    return PublishedTable("arXiv 2605.20388, closed-vocabulary planning, per horizon and averaged", values)
-
-
-def _ours(name: str) -> str:
-    return OURS.get(name, name)
 
 
 def published_actions() -> dict[str, dict[str, float]]:
