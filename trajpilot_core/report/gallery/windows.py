@@ -122,8 +122,6 @@ class Example:
     window_id: str
     take_id: str
     take_name: str
-    group: str
-    """Its class."""
     title: str
     horizon: int
     times_s: tuple[float, ...]
@@ -162,7 +160,6 @@ def examples(gallery: GalleryWindows, facts: Facts) -> list[Example]:
 
 
 def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts) -> Example:
-    """Describe one window."""
     window = facts.windows[window_id]
     segments = [facts.segments[s] for s in window["segment_ids"]]
     rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
@@ -178,7 +175,6 @@ def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts) -
         window_id,
         window["take_id"],
         facts.takes[window["take_id"]]["name"],
-        name,
         title,
         window["horizon"],
         _middles(window, facts),
@@ -237,7 +233,6 @@ def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
 
 
 def _gate(row: Mapping[str, Any] | None) -> str:
-    """Return the state of the gate."""
     if row is None or row["gate"] is None:
         return "no gate"
     declared = examined().gate
