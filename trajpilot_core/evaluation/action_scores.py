@@ -74,22 +74,11 @@ def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) 
         if len(classes):
             draws = resampled_scores(metric, classes, answered.rankings[metric.part][kept], takes, weights)
             low, high = (float(end[0]) for end in ends_of(draws[:, None], n_takes, cfg.confidence))
-        scores.append(
-            ProbeScore(
-                row=answered.row,
-                seed=answered.seed,
-                metric=metric.id,
-                subset=subset,
-                space=space,
-                value=scored.value if scored.n_clips else None,
-                low=low,
-                high=high,
-                n_clips=scored.n_clips,
-                n_classes=scored.n_classes,
-                n_takes=n_takes,
-                trial=answered.trial,
-            )
-        )
+        of_row = {"row": answered.row, "seed": answered.seed, "trial": answered.trial}
+        place = {"metric": metric.id, "subset": subset, "space": space}
+        figures = {"value": scored.value if scored.n_clips else None, "low": low, "high": high}
+        counts = {"n_clips": scored.n_clips, "n_classes": scored.n_classes, "n_takes": n_takes}
+        scores.append(ProbeScore.model_validate({**of_row, **place, **figures, **counts}))
     return scores
 
 
@@ -167,17 +156,10 @@ def contrasts_of(
             if row in values and against in values:
                 gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
                 low, high = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
-                contrast = TokenContrast(
-                    row=row,
-                    against=against,
-                    metric=metric.id,
-                    difference=mean(values[row]) - mean(values[against]),
-                    low=float(low[0]),
-                    high=float(high[0]),
-                    n_clips=len(tested.take),
-                    n_takes=n_takes,
-                )
-                contrasts.append(contrast)
+                figures = {"difference": mean(values[row]) - mean(values[against]), "low": low[0], "high": high[0]}
+                place = {"row": row, "against": against, "metric": metric.id}
+                counts = {"n_clips": len(tested.take), "n_takes": n_takes}
+                contrasts.append(TokenContrast.model_validate({**place, **figures, **counts}))
     return contrasts
 
 

@@ -189,22 +189,17 @@ def _compare_row(
     parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
     for columns, horizon in parts:
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
+        n_takes, n_windows = int((counts[:, columns].sum(axis=1) > 0).sum()), float(counts[:, columns].sum()) / n_seeds
+        sizes = {"n_takes": n_takes, "n_windows": round(n_windows)}
         for m, metric in enumerate(metrics):
             figures = rounded(value=value[m], ceiling=ceiling[m], difference=value[m] - ceiling[m])
             difference = figures["difference"]
-            rows.append(
-                Ceiling(
-                    variant=variant,
-                    horizon=horizon,
-                    metric=metric,
-                    **figures,
-                    **rounded(standard_error=error[m]),
-                    n_takes=int((counts[:, columns].sum(axis=1) > 0).sum()),
-                    n_windows=round(float(counts[:, columns].sum()) / n_seeds),
-                    binding=horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
-                    above=bool(difference > 0 and difference > ERRORS * error[m]),
-                )
-            )
+            judged = {
+                "binding": horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
+                "above": bool(difference > 0 and difference > ERRORS * error[m]),
+            }
+            figures |= {**rounded(standard_error=error[m]), **sizes, **judged}
+            rows.append(Ceiling(variant=variant, horizon=horizon, metric=metric, **figures))
     return rows
 
 

@@ -82,17 +82,9 @@ def condition_scores(
     for condition, values in mean.items():
         gain = values - mean["none"]
         low, high, n_takes = ends_of_means(gain[:, None], pairs.take, cfg)
-        rows.append(
-            ConditionScore(
-                condition=condition,
-                l1=float(values.mean()),
-                gain=float(gain.mean()),
-                low=float(low[0]),
-                high=float(high[0]),
-                n_pairs=len(values),
-                n_takes=n_takes,
-            )
-        )
+        figures = {"l1": values.mean(), "gain": gain.mean(), "low": low[0], "high": high[0]}
+        counts = {"n_pairs": len(values), "n_takes": n_takes}
+        rows.append(ConditionScore.model_validate({"condition": condition, **figures, **counts}))
     return rows
 
 

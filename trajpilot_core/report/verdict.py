@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from schemas.events import ShotContrast, TokenContrast
+from schemas.planners import PLANNERS
 from schemas.results import Judgement
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
-from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, planners, with_role
+from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.results import OVERALL, Results, TableSpec, filled_tables
 from trajpilot_core.report.tables.table import Table, interval, number, row_name
@@ -62,7 +63,7 @@ def story_of(variants: Collection[str]) -> Story:
         question = "Anticipation: only the first clip is given, no goal. Does a retrieved head motion help?"
         return Story(question, rows, (anticipation.SCORER.id, anticipation.ENDPOINT_TRAJ.id), anticipation.NO_TRAJ.id)
     rows = tuple(charted())
-    nets = tuple(row.id for row in planners.PLANNERS if row.id in ids)
+    nets = tuple(planner for planner in PLANNERS if planner in ids)
     if nets:
         question = (
             "The steps between two clips: how do planners of other papers compare with rows that use head motion?"
