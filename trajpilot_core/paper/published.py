@@ -7,7 +7,7 @@ corpus and vocabulary next to ours.
 import csv
 from collections.abc import Mapping
 from importlib import resources
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 HORIZONS = (3, 4, 5, 6, 7, 8)
 ATOMIC = "atomic_results_full"
@@ -30,6 +30,8 @@ HEADROOM_FIELDS = {
     "cosine_random": "endpoint_cosine_random",
 }
 """Quantity of retrieval_headroom -> field of `schemas.results.Headroom`."""
+ACTION_METRICS = {"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."}
+"""Metric of ek100 -> ours."""
 
 ANTICIPATION, GOAL_SEEN, GOAL_MASKED = (
     "atomic_anticipation_full",
@@ -62,6 +64,7 @@ ANTICIPATING: Mapping[str, Mapping[str, str]] = {
 }
 """Table of anticipation or goal dropout -> its row -> ours."""
 
+MetricT = TypeVar("MetricT", bound=str)
 TablePlace = int | str
 """A horizon, or how a mean over all horizons weighs: `plain` each alike, `sample` each window alike."""
 PlacedValues = dict[tuple[TablePlace, str, str], float]
@@ -129,10 +132,9 @@ def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | 
     return PublishedTable(source, values)
 
 
-def published_actions() -> dict[str, dict[str, float]]:
-    """Return row -> our metric -> percentage, of the paper's table of anticipation on EPIC-KITCHENS-100."""
-    names = {"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."}
-    values: dict[str, dict[str, float]] = {}
-    for row in table_rows("ek100"):
-        values.setdefault(row["row"], {})[names[row["metric"]]] = float(row["value"])
+def published_events(file: str, metrics: Mapping[str, MetricT]) -> dict[str, dict[MetricT, float]]:
+    """Return row -> metric -> percentage of a table of events; `metrics`: metric as printed -> as ours."""
+    values: dict[str, dict[MetricT, float]] = {}
+    for row in table_rows(file):
+        values.setdefault(row["row"], {})[metrics[row["metric"]]] = float(row["value"])
     return values

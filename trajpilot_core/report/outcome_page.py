@@ -7,7 +7,7 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.evaluation.event_rows import NO_TOKENS, SHOT_MODELS, SHOT_NAMES, SHOT_ROWS
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.shots import SHOT_METRICS
-from trajpilot_core.paper.published import table_rows
+from trajpilot_core.paper.published import published_events
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import Page, Section, checks_section, records
@@ -15,7 +15,6 @@ from trajpilot_core.report.tables.table import LEGEND, NOTHING, Table, Value, ma
 from trajpilot_core.report.verdict import comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}
-PUBLISHED = "basketball_shot_outcome"
 PAPERS: Mapping[str, OutcomeMetric] = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced",
@@ -119,9 +118,7 @@ def contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
 
 def published_table() -> Table:
     """Return the paper's table."""
-    rows: dict[str, dict[OutcomeMetric, float]] = {}
-    for line in table_rows(PUBLISHED):
-        rows.setdefault(line["row"], {})[PAPERS[line["metric"]]] = float(line["value"])
+    rows = published_events("basketball_shot_outcome", PAPERS)
     shown = tuple((row, *(f"{values[m]:.2f}" for m in HEADERS if m in values)) for row, values in rows.items())
     header = tuple(name for metric, name in HEADERS.items() if metric != "auc")
     return Table("Published (arXiv 2605.20388), one seed, no intervals", ("row", *header), shown)

@@ -208,22 +208,10 @@ def headed(heads: Mapping[str, str]) -> tuple[Column, ...]:
 def measured(
     run: PaperRun, table: str, metrics: Sequence[str], pooling: Sequence[str], rows: Sequence[str]
 ) -> list[PaperCell]:
-    """Return the cells of a table that are metrics of the evaluation.
-
-    Args:
-        pooling: `none` for the horizons, `plain` or `sample` for a mean over them; its cells have no horizon.
-    """
+    """Return the cells of a table that are metrics of the evaluation; those of means over horizons have none."""
+    weak = run.results.undertrained
     return [
-        plain_cell(
-            run,
-            table,
-            m.variant,
-            m.metric,
-            m.value,
-            m,
-            dataset=run.dataset,
-            is_undertrained=m.variant in run.results.undertrained,
-        )
+        plain_cell(run, table, m.variant, m.metric, m.value, m, dataset=run.dataset, is_undertrained=m.variant in weak)
         for m in run.results.find(set(rows), None)
         if m.pooling in pooling and m.metric in metrics
     ]
@@ -234,9 +222,7 @@ def plain_cell(
 ) -> PaperCell:
     """Return a cell of a run; infinite ends of an interval become None.
 
-    Args:
-        figure: has the horizon, the interval and the counts of the cell, as far as it has fields of these names.
-        fields: further fields of the cell.
+    `figure` has the horizon, the interval and the counts of the cell, as far as it has fields of these names.
     """
     known = {name: getattr(figure, name) for name in OF_FIGURE if hasattr(figure, name)} | fields
     known = {name: known[name] for name in known if not isinstance(known[name], float) or isfinite(known[name])}
