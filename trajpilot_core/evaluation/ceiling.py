@@ -237,9 +237,7 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
 def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -> list[Judgement]:
     """Judge every row by its binding figures, and check the ceilings themselves.
 
-    Args:
-        known: the ceilings; the reason why a simulated world has none; None where the corpus is not simulated: nothing
-            is judged.
+    `known` is the reason where a simulated world has none, and None where nothing is simulated: nothing is judged.
     """
     if known is None:
         return []

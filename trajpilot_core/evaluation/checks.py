@@ -77,9 +77,7 @@ def demo_check(evidence: CheckInputs) -> Judgement:
     ]
     if weak:
         return Judgement(check=DEMO, verdict="undertrained", detail=f"UNDERTRAINED: {', '.join(weak)}; {detail}")
-    if all(lead.low > 0 for lead in leads):
-        return Judgement(check=DEMO, verdict="holds", detail=detail)
-    return Judgement(check=DEMO, verdict="fails", detail=detail)
+    return Judgement(check=DEMO, verdict="holds" if all(lead.low > 0 for lead in leads) else "fails", detail=detail)
 
 
 def _verdict(check: str, faults: Sequence[str], detail: str) -> Judgement:
@@ -152,11 +150,8 @@ def gate_check(predictions: Predictions) -> Judgement:
 def scored_takes_check(evidence: CheckInputs) -> Judgement:
     """Check that every take that was predicted is a test take."""
     takes = evidence.predictions.take_ids
-    faults = [
-        f"{take} is {evidence.take_split.get(take, 'unknown')}"
-        for take in takes
-        if evidence.take_split.get(take) != "test"
-    ]
+    splits = [evidence.take_split.get(take, "unknown") for take in takes]
+    faults = [f"{take} is {split}" for take, split in zip(takes, splits, strict=True) if split != "test"]
     return _verdict("leak: only test takes are scored", faults, f"{len(takes)} takes, all of the test split")
 
 

@@ -196,11 +196,9 @@ def model_of(check: str) -> str:
 def undertrained_rows(
     judgements: Iterable[Judgement], models_of: Mapping[str, Collection[str]], seed: int | None = None
 ) -> frozenset[str]:
-    """Return the rows that do not count as trained.
+    """Return the rows that do not count as trained; `seed`: only its trainings count, None: all.
 
-    Args:
-        models_of: row -> the models behind it, as `model_of` names them.
-        seed: only trainings of this seed count; None: all.
+    `models_of`: row -> the models behind it, as `model_of` names them.
     """
     weak = [judged.check for judged in judgements if judged.check.startswith(TRAINED) and judged.verdict != "holds"]
     rows = {check.removeprefix(ROW) for check in weak if check.startswith(ROW)}

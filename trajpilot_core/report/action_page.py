@@ -40,12 +40,11 @@ NAMES = {"majority": "most frequent five", "probe": "attentive probe"}
 FLOOR = "majority"
 MODELS: Mapping[str, tuple[str, ...]] = {"probe": (), **TOKEN_MODELS}
 """Learned row -> the predictors behind it."""
-SPACE_WORDS: dict[LabelSpace, str] = {
-    "challenge": "every tested clip",
-    "trained_pairs": "clips whose pair of verb and noun training has",
+SPACE_WORDS: dict[LabelSpace, tuple[str, str]] = {
+    "challenge": ("every tested clip", "as the challenge scores"),
+    "trained_pairs": ("clips whose pair of verb and noun training has", "as V-JEPA 2 scores"),
 }
-"""Clips of each label space."""
-SCORED_AS = {"challenge": "as the challenge scores", "trained_pairs": "as V-JEPA 2 scores"}
+"""Clips of each label space, and whose protocol it is."""
 DECIDES = "Action"
 """Metric of the first sentence."""
 TEMPORAL = (
@@ -101,12 +100,7 @@ class ActionResults:
 
 
 def action_results(table: Callable[[str], pa.Table], *, has_token: bool) -> ActionResults:
-    """Read the results of a run.
-
-    Args:
-        table: returns a table by its name.
-        has_token: whether the rows with a token were requested.
-    """
+    """Read the results of a run; `has_token`: rows with a token were requested."""
     stages, tuned = (("probe", "token"), ("token_curves", "token_tuned_curves")) if has_token else (("probe",), ())
     return ActionResults(
         [row for stage in stages for row in rows_of(ProbeScore, table(f"{stage}_scores"))],
@@ -129,11 +123,7 @@ def by_space(
 ) -> list[Table]:
     """Return one table per label space, a column a metric, means over the seeds.
 
-    Args:
-        title: with the places `clips` and `scored`.
-        header: of the first columns.
-        lines: first cells, set and row of each line.
-        has_sizes: the last column has the numbers of clips and classes.
+    `title` has places for `SPACE_WORDS`; `lines` are the first cells, set and row of each line.
     """
     by_cell: dict[tuple[str, ...], list[ProbeScore]] = defaultdict(list)
     for score in scores:
@@ -146,8 +136,7 @@ def by_space(
 
     columns = (*header, *EPIC_METRICS, *(("clips, classes of actions",) if has_sizes else ()))
     rows = {space: tuple(line(space, *of_line) for of_line in lines) for space in SPACES}
-    titles = {space: title.format(clips=SPACE_WORDS[space], scored=SCORED_AS[space]) for space in SPACES}
-    return [Table(titles[space], columns, rows[space], note, rules=rules) for space in SPACES]
+    return [Table(title.format(*SPACE_WORDS[space]), columns, rows[space], note, rules=rules) for space in SPACES]
 
 
 def result_tables(scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset()) -> list[Table]:
@@ -155,7 +144,7 @@ def result_tables(scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
     note += f" {LEGEND}" if weak.intersection(NAMES) else ""
-    title, header = "Anticipation, {clips}, {scored}", ("set", "row")
+    title, header = "Anticipation, {}, {}", ("set", "row")
     lines = [((subset, marked(NAMES[row], row, weak)), subset, row) for subset, row in product(SUBSETS, NAMES)]
     rules = tuple(len(NAMES) * at for at in range(1, len(SUBSETS)))
     return by_space(title, header, lines, scores, note, rules, has_sizes=True) if scores else []
@@ -171,7 +160,7 @@ def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast
     ) + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else "")
     lines = [((marked(method.name, method.id, weak), method.given), "overall", method.id) for method in TOKEN_METHODS]
     rules = (len(TOKEN_CONTROLS), len(TOKEN_METHODS) - 1)
-    tables = by_space("With TrajPilot’s token, {clips}", ("row", "the token"), lines, scores, note, rules)
+    tables = by_space("With TrajPilot’s token, {}", ("row", "the token"), lines, scores, note, rules)
     of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
     differences: list[tuple[Cell, ...]] = []
     for row, against in dict.fromkeys((contrast.row, contrast.against) for contrast in contrasts):
@@ -194,11 +183,7 @@ def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
 
 
 def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]) -> dict[str, bytes]:
-    """Return the documents of the report by name; published figures only next to encoded features of recorded clips.
-
-    Args:
-        inputs: the entries that the stage reads of a corpus without plans.
-    """
+    """Return the documents of the report by name; published figures only next to encoded features of recorded clips."""
     results = action_results(inputs.table, has_token=cfg.has_token)
     tables = results.tables()
     curves = [("probe", rows_of(CurvePoint, inputs.table("probe_curves"))), *results.trainings()]

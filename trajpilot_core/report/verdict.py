@@ -108,7 +108,7 @@ def verdict_of(
     Args:
         has_heads: class heads rank the labels, so the decoded sequence is judged.
         is_broken: a row is above its ceiling.
-        judgements: checks of the run; failed ones that are faults are named, and rows below their floors are found.
+        judgements: of the run; they name faults and rows below their floors.
     """
     if is_broken:
         return with_faults(DerivedVerdict("nothing", BROKEN), judgements)
@@ -172,11 +172,7 @@ def comparison(
 ) -> str:
     """Return the verdict of a page of events, Scorer against No-Traj on the same test events; empty without both.
 
-    Args:
-        contrasts: differences in points of the metric.
-        names: row -> its printed name.
-        weak: rows that do not count as trained.
-        judgements: checks of the run; rows below their floors are found.
+    `names`: row -> its printed name; `weak`: rows that do not count as trained.
     """
     gain = next((c for c in contrasts if (c.row, c.against) == ("scorer", "no_traj")), None)
     if gain is None:
@@ -219,7 +215,6 @@ def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> Der
 
 
 def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
-    """Word the state."""
     if not story.picks_best:
         return worded(state, "a retrieved trajectory" if method(row).follows else row_name(row), weak)
     if state == "nothing":

@@ -197,8 +197,7 @@ def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
 def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the retrieved window that is shown and its description: behind a gate, else without one; None: none.
 
-    Args:
-        rows: row of the tables -> its outcome on one window, with its `candidate`.
+    `rows`: row of the tables -> its outcome on one window, with its `candidate`.
     """
     for row in sorted((row for row in METHODS if row.follows), key=lambda row: row.gate is None):
         if row.id in rows and rows[row.id]["candidate"]:
