@@ -41,8 +41,6 @@ from trajpilot_core.store.tensors import Models
 SEARCHED_STEPS = 1 << 16
 """Steps of all candidates of the windows that are searched together; windows are rolled out one by one."""
 EVERY_WINDOW = slice(None)
-EnergyName = str
-"""One of schemas.latent.ENERGIES, or `goal_step_seen`."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,11 @@ class LatentWindows:
             rows = slice(window, window + 1)
             yield self.roll_out(motion_BSMU[rows], sees_goal=sees_goal, with_goal=with_goal, rows=rows)[0]
 
-    def energy(self, motion_BSMU: Tensor, name: EnergyName) -> Tensor:
-        """Return (B, S): the l1 distance between the goal's latent and its prediction under candidate motions."""
+    def energy(self, motion_BSMU: Tensor, name: str) -> Tensor:
+        """Return (B, S): the l1 distance between the goal's latent and its prediction under candidate motions.
+
+        `name`: of `schemas.latent.ENERGIES`, or `goal_step_seen`.
+        """
         rolled = self.each(motion_BSMU, sees_goal=name != "goal_step", with_goal=name != "last_mid")
         pairs = zip(rolled, self.goal, strict=True)
         return torch.stack([l1_between(latents_SMGD[:, -1], goal_GD) for latents_SMGD, goal_GD in pairs])

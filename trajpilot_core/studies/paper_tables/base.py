@@ -6,7 +6,7 @@ is printed as "not run".
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from math import isfinite
 from typing import NamedTuple
 
@@ -155,10 +155,8 @@ class PaperTable:
         rows = tuple(
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns)) for line in self.lines
         )
-        over: list[tuple[str, int]] = [("", len(self.heads))]
-        for column in self.columns:
-            title, span = over[-1]
-            over = [*over[:-1], (title, span + 1)] if title == column.over else [*over, (column.over, 1)]
+        titles = [*("" for _ in self.heads), *(column.over for column in self.columns)]
+        over = tuple((title, len([*same])) for title, same in groupby(titles))
         parts = [SIMULATED_RUNS] if any(cell.is_simulated for cell in cells) else []
         parts += [self.note] if self.note and mine else []
         parts += [LEGEND] if any(cell.is_undertrained for cell in mine) else []
@@ -167,7 +165,7 @@ class PaperTable:
             (*self.heads, *(column.head for column in self.columns)),
             rows,
             note=" ".join([*parts, self.always]).strip(),
-            over=tuple(over) if any(column.over for column in self.columns) else (),
+            over=over if any(titles) else (),
             rules=self.rules,
         )
 

@@ -41,9 +41,8 @@ def read_run(root: str) -> PaperRun:
         [] if metrics is None else rows_of(Metric, metrics),
         [] if judgements is None else rows_of(Judgement, judgements),
     )
-    predictor = (
-        PredictorConfig.model_validate(side.outputs["predictor"].config) if "predictor" in side.outputs else None
-    )
+    made = side.outputs.get("predictor")
+    predictor = None if made is None else PredictorConfig.model_validate(made.config)
     is_classes = predictor is not None and predictor.head == "classes"
     settings: dict[str, float] = {}
     if predictor is not None and is_classes and EVALUATION in side.outputs:
