@@ -20,8 +20,6 @@ from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.methods.predictors import ORACLE
 
 DEMO = "demo: Oracle is above No-Traj at every H"
-FittedTakes = Mapping[str, Sequence[str]]
-"""Chain -> ids of the takes that it was fitted on."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,8 @@ class CheckInputs:
     """Training take -> fold; -1 marks the takes fitted in the cheap mode."""
     trained: Sequence[Judgement] = field(default_factory=tuple)
     """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
-    fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
-    """Model entry -> takes that it was fitted on, by its metadata; None where they name none."""
+    fitted: Mapping[str, Mapping[str, Sequence[str]] | None] = field(default_factory=dict)
+    """Model entry -> chain -> takes that it was fitted on, by its metadata; None where they name none."""
 
 
 def judge(evidence: CheckInputs) -> list[Judgement]:

@@ -48,7 +48,6 @@ from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_fit import scorer_config
 from trajpilot_core.vlm.material import subset
 
-STAGE = "evaluation"
 WINDOWS_AT_ONCE = 768
 SCHEMA = arrow_schema(Prediction)
 
@@ -102,7 +101,7 @@ def predict_all(
         LeakError: a row sees more than it declares (while the predictions are read).
     """
     files, scorers = open_model_files(inputs), inputs.models("scorers")
-    data = load_planning_data(inputs, STAGE)
+    data = load_planning_data(inputs, "evaluation")
     if config.vocabulary == "classes":
         data = in_classes(data, inputs.table("label_classes"))
     data = with_closed_tables(data, inputs, files.predictors)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from schemas.events import OutcomeMetric
 from trajpilot_core.arrays import Array, Mask
 
-ShotFigures = Callable[[Array, Mask, Array], Array]
-"""(p (n,), made (n,), weights (B, n)) -> (B,) figures in percent; NaN where undefined."""
 MADE_FROM = 0.5
 """Least probability at which a shot is predicted as made."""
 
@@ -26,7 +24,8 @@ class ShotMetric:
     name: str
     """As printed."""
     description: str
-    values: ShotFigures
+    values: Callable[[Array, Mask, Array], Array]
+    """(p (n,), made (n,), weights (B, n)) -> (B,) figures in percent; NaN where undefined."""
 
 
 def recall(p_n: Array, made_n: Mask, weight_Bn: Array, of: Mask) -> Array:

@@ -99,7 +99,6 @@ class Plan:
     name: str
     steps: tuple[GalleryStep, ...]
     row: str = ""
-    """Its id."""
 
 
 @dataclass(frozen=True)
