@@ -130,22 +130,6 @@ def _of_headroom(run: PaperRun) -> list[PaperCell]:
     ]
 
 
-HEADROOM_TABLE = PaperTable(
-    label=HEADROOM,
-    title=f"What a pool of retrieved windows contains, H={HORIZON}",
-    heads=("Pool",),
-    lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
-    columns=(
-        Column("Mid same-step recall", ("same_step_recall",)),
-        Column("Mid any-step recall", ("any_step_recall",)),
-        Column("Cosine local / random", ("cosine_local", "cosine_random"), digits=3),
-    ),
-    cells=_of_headroom,
-    of_methods=False,
-    note="Recall in percent; means over the seeds. A pool that is larger than the run's setting was not run.",
-    recipes=("atomic",),
-)
-
 MOTIVATION = "motivation"
 CONDITIONS = {
     "copy": "copy of the current latent",
@@ -168,19 +152,6 @@ def _of_conditions(run: PaperRun) -> list[PaperCell]:
             cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
     return cells
 
-
-CONDITIONS_TABLE = PaperTable(
-    label=MOTIVATION,
-    title="Conditions of a predictor of future latents, H=1",
-    heads=("Conditioning",),
-    lines=tuple(Line((title,), row, STEPS_AHEAD) for row, title in CONDITIONS.items()),
-    columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
-    cells=_of_conditions,
-    of_methods=False,
-    void=(("none", "gain_over_none"),),
-    note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
-    recipes=("atomic_latent",),
-)
 
 ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
 ENDPOINTS = {
@@ -207,16 +178,6 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
     ]
 
 
-ENDPOINTS_TABLE = PaperTable(
-    label=ENDPOINT_CACHE,
-    title="Recognition of the endpoints by a tuned vision-language model",
-    heads=("Quantity",),
-    lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
-    columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
-    cells=of_endpoints,
-    of_methods=False,
-    recipes=("vlm_sft",),
-)
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
 PAIRS = {
     ADJACENT: "Adjacent segments, same recording",
@@ -247,7 +208,21 @@ def _of_progress(run: PaperRun) -> list[PaperCell]:
 
 
 TABLES = (
-    HEADROOM_TABLE,
+    PaperTable(
+        label=HEADROOM,
+        title=f"What a pool of retrieved windows contains, H={HORIZON}",
+        heads=("Pool",),
+        lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
+        columns=(
+            Column("Mid same-step recall", ("same_step_recall",)),
+            Column("Mid any-step recall", ("any_step_recall",)),
+            Column("Cosine local / random", ("cosine_local", "cosine_random"), digits=3),
+        ),
+        cells=_of_headroom,
+        of_methods=False,
+        note="Recall in percent; means over the seeds. A pool that is larger than the run's setting was not run.",
+        recipes=("atomic",),
+    ),
     PaperTable(
         label=GEOMETRY,
         title="Distances between features of segments",
@@ -303,6 +278,26 @@ TABLES = (
         rules=(3,),
         always="The probe reads temporal tokens of the clip (features.tokens=temporal), the paper's every patch.",
     ),
-    CONDITIONS_TABLE,
-    ENDPOINTS_TABLE,
+    PaperTable(
+        label=MOTIVATION,
+        title="Conditions of a predictor of future latents, H=1",
+        heads=("Conditioning",),
+        lines=tuple(Line((title,), row, STEPS_AHEAD) for row, title in CONDITIONS.items()),
+        columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
+        cells=_of_conditions,
+        of_methods=False,
+        void=(("none", "gain_over_none"),),
+        note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
+        recipes=("atomic_latent",),
+    ),
+    PaperTable(
+        label=ENDPOINT_CACHE,
+        title="Recognition of the endpoints by a tuned vision-language model",
+        heads=("Quantity",),
+        lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
+        columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
+        cells=of_endpoints,
+        of_methods=False,
+        recipes=("vlm_sft",),
+    ),
 )
