@@ -41,8 +41,8 @@ def ranked_by(
     return answer
 
 
-def shuffled_answer(batch: "WindowBatch") -> Answers | None:
-    """Predict with the middle motion of the donors (D 40); None where the windows have no donors."""
+def _shuffled_answer(batch: "WindowBatch") -> Answers | None:
+    """Predict with the middle motion of the donors (D 40)."""
     from trajpilot_core.methods.plans import rank_plan, shuffled_plan
 
     if batch.donors is None:
@@ -93,7 +93,7 @@ SHUFFLED = Method(
     sees="end_motion",
     role="control",
     models=("traj",),
-    answer=shuffled_answer,
+    answer=_shuffled_answer,
     against={"endpoint_traj": "", "oracle": ""},
     style=RowStyle("diamond", "#6f4fc0", "#a68cf0"),
 )

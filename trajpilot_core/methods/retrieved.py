@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from trajpilot_core.retrieval.bank import ChainView
 
 
-def nearest_answer(batch: "WindowBatch") -> Answers:
-    """Predict with the motion of the first candidate."""
+def _nearest_answer(batch: "WindowBatch") -> Answers:
     from trajpilot_core.methods.plans import rank_plan, with_ends
 
     candidates = batch.candidates().found
@@ -85,7 +84,7 @@ TOP1 = Method(
     sees="end_motion",
     role="control",
     models=("traj", "no_traj"),
-    answer=nearest_answer,
+    answer=_nearest_answer,
     against={"endpoint_traj": ""},
     follows="nearest retrieved",
     in_gallery=True,

@@ -16,7 +16,6 @@ from schemas.training import JointDecodingConfig
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
-from trajpilot_core.errors import MethodError
 from trajpilot_core.methods.base import RANKED, Answers
 from trajpilot_core.methods.plans import joined
 from trajpilot_core.models import label_chain
@@ -149,8 +148,7 @@ def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: label_chain.KeptChain) -
 
 def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:
     """Return the answers where `keep_B` (B,) is true, and those of a row that decodes step by step elsewhere."""
-    if answers.decoded is None:
-        raise MethodError("these answers have no decoded sequence, so there is nothing to replace")
+    assert answers.decoded is not None
     keep_B11 = keep_B[:, None, None]
     return replace(
         answers,

@@ -111,7 +111,7 @@ def action_results(table: Callable[[str], pa.Table], *, has_token: bool) -> Acti
     )
 
 
-def by_space(
+def _by_space(
     title: str,
     header: tuple[str, ...],
     lines: Sequence[tuple[tuple[str, ...], str, str]],
@@ -131,7 +131,7 @@ def by_space(
 
     def line(space: str, heads: tuple[str, ...], subset: str, row: str) -> tuple[Cell, ...]:
         sizes = [f"{s.n_clips:,}, {s.n_classes:,}" for s in by_cell[space, subset, row, "Action"]] or [""]
-        cells = [value_cell(by_cell[space, subset, row, metric]) for metric in EPIC_METRICS]
+        cells = [_value_cell(by_cell[space, subset, row, metric]) for metric in EPIC_METRICS]
         return (*heads, *cells, *(sizes[:1] if has_sizes else ()))
 
     columns = (*header, *EPIC_METRICS, *(("clips, classes of actions",) if has_sizes else ()))
@@ -147,7 +147,7 @@ def result_tables(scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset
     title, header = "Anticipation, {}, {}", ("set", "row")
     lines = [((subset, marked(NAMES[row], row, weak)), subset, row) for subset, row in product(SUBSETS, NAMES)]
     rules = tuple(len(NAMES) * at for at in range(1, len(SUBSETS)))
-    return by_space(title, header, lines, scores, note, rules, has_sizes=True) if scores else []
+    return _by_space(title, header, lines, scores, note, rules, has_sizes=True) if scores else []
 
 
 def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast], weak: frozenset[str]) -> list[Table]:
@@ -160,7 +160,7 @@ def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast
     ) + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else "")
     lines = [((marked(method.name, method.id, weak), method.given), "overall", method.id) for method in TOKEN_METHODS]
     rules = (len(TOKEN_CONTROLS), len(TOKEN_METHODS) - 1)
-    tables = by_space("With TrajPilot’s token, {}", ("row", "the token"), lines, scores, note, rules)
+    tables = _by_space("With TrajPilot’s token, {}", ("row", "the token"), lines, scores, note, rules)
     of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
     differences: list[tuple[Cell, ...]] = []
     for row, against in dict.fromkeys((contrast.row, contrast.against) for contrast in contrasts):
@@ -172,7 +172,7 @@ def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast
     return [*tables, Table("Differences on the same clips", header, tuple(differences), note)]
 
 
-def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
+def _value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
     """Return the mean over the seeds, with its interval where there is one seed."""
     values = [score.value for score in of_seeds if score.value is not None]
     if not values:
@@ -231,7 +231,7 @@ def verdict(results: ActionResults, *, is_simulated: bool) -> str:
         return text
     place = ("challenge", "overall", DECIDES)
     of_row = {
-        row: value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
+        row: _value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
         for row in NAMES
     }
     text = (

@@ -35,7 +35,7 @@ def documents(
     is_simulated: bool,
 ) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    tables = (main_table(scores, judgements), contrast_table(contrasts))
+    tables = (main_table(scores, judgements), _contrast_table(contrasts))
     published = () if is_simulated else (published_table(),)
     where = "a simulated world in the file layout of Ego-Exo4D basketball" if is_simulated else "Ego-Exo4D basketball"
     title = f"Shot outcome on {where}"
@@ -103,8 +103,7 @@ def main_text(scores: Sequence[ShotScore], cfg: CompletedOutcome) -> str:
     )
 
 
-def contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
-    """Return the paired differences, mean over the seeds."""
+def _contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
     lines = tuple(
         (
             f"{SHOT_NAMES[pair.row]} − {SHOT_NAMES[pair.against]}",

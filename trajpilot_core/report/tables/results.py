@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from schemas.results import Judgement, Metric
-from schemas.training import ClosedDecodingConfig
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
@@ -210,14 +209,3 @@ def anticipation_tables(results: Results) -> list[Table]:
     columns = (*of_table("open"), *of_table("anticipation"))
     shown = [row for row in results.variants() if method(row).anticipates]
     return filled_tables(results, [TableSpec("anticipation", title, shown, columns, ("none", "sample"))])
-
-
-def head_settings(n_labels: int, bridge_weight: float, decoding: ClosedDecodingConfig) -> dict[str, float]:
-    """Return the hyperparameters of class heads, as the paper's table names them."""
-    return {
-        "labels": float(n_labels),
-        "lambda_bridge": bridge_weight,
-        "transition_weight": decoding.weight,
-        "smoothing": decoding.smoothing,
-        "temperature": decoding.temperature,
-    }
