@@ -167,6 +167,10 @@ def _pictures(
 
 def _page(shown: Shown) -> Page:
     read, results, cfg = shown.read, shown.results, shown.cfg
+    # groups of which a check does not hold are first and not folded
+    groups = sorted(_groups(read.judgements), key=lambda group: all(check.verdict == "holds" for check in group[1]))
+    n_open = sum(any(check.verdict != "holds" for check in checks) for _, checks in groups)
+    checked = [checks_table(_chip(group)[1], group[1]) for group in groups]
     verdict = verdict_of(
         results,
         simulated=read.simulated,
@@ -174,12 +178,8 @@ def _page(shown: Shown) -> Page:
         is_broken=bool(shown.broken),
         judgements=read.judgements,
     )
-    opening = [table for table in shown.tables.values() if table.id == "opening"]
+    opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
     legend = rows.main_legend(results, has_ceilings=bool(read.ceilings))
-    # groups of which a check does not hold are first and not folded
-    groups = sorted(_groups(read.judgements), key=lambda group: all(check.verdict == "holds" for check in group[1]))
-    n_open = sum(any(check.verdict != "holds" for check in checks) for _, checks in groups)
-    checked = [checks_table(_chip(group)[1], group[1]) for group in groups]
     sections = [
         *_of_results(shown),
         Section("horizon", "Over the horizon", (), rows.horizon_charts(results, read.ceilings), HORIZON, legend),
