@@ -25,7 +25,7 @@ from schemas.events import (
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
-from trajpilot_core.evaluation.trained_rows import judge_events, judge_models
+from trajpilot_core.evaluation.trained_rows import ROW, judge_models, judge_row
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
     EPIC_METRICS,
@@ -74,22 +74,11 @@ def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) 
         if len(classes):
             draws = resampled_scores(metric, classes, answered.rankings[metric.part][kept], takes, weights)
             low, high = (float(end[0]) for end in ends_of(draws[:, None], n_takes, cfg.confidence))
-        scores.append(
-            ProbeScore(
-                row=answered.row,
-                seed=answered.seed,
-                metric=metric.id,
-                subset=subset,
-                space=space,
-                value=scored.value if scored.n_clips else None,
-                low=low,
-                high=high,
-                n_clips=scored.n_clips,
-                n_classes=scored.n_classes,
-                n_takes=n_takes,
-                trial=answered.trial,
-            )
-        )
+        of_row = {"row": answered.row, "seed": answered.seed, "trial": answered.trial}
+        place = {"metric": metric.id, "subset": subset, "space": space}
+        figures = {"value": scored.value if scored.n_clips else None, "low": low, "high": high}
+        counts = {"n_clips": scored.n_clips, "n_classes": scored.n_classes, "n_takes": n_takes}
+        scores.append(ProbeScore.model_validate({**of_row, **place, **figures, **counts}))
     return scores
 
 
@@ -98,8 +87,7 @@ def resampled_scores(
 ) -> Array:
     """Return (B,): a metric of a resample, the mean share of hits over its classes or clips, percent; NaN without any.
 
-    Args:
-        weights_BT: how often each video is in each resample.
+    `weights_BT` is how often each video is in each resample.
     """
     groups_N = classes_N if metric.over == "classes" else np.zeros_like(classes_N)
     present, group = np.unique(groups_N, return_inverse=True)
@@ -122,7 +110,8 @@ def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: s
     floors = [score.value for score in overall if score.row == floor and score.value is not None]
     lows = {row: [score.low for score in overall if score.row == row] for row in learned}
     floor_of = {"the most frequent": max(floors)} if floors else {}
-    return judge_events({row: min(ends) for row, ends in lows.items() if ends}, floor_of, f"{ACTION.id} on test")
+    what = f"{ACTION.id} on test"
+    return [judge_row(f"{ROW}{row}", min(ends), floor_of, what) for row, ends in lows.items() if ends]
 
 
 def check_splits(tested_takes: Sequence[str], fitted_takes: Sequence[str]) -> Judgement:
@@ -167,17 +156,10 @@ def contrasts_of(
             if row in values and against in values:
                 gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
                 low, high = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
-                contrast = TokenContrast(
-                    row=row,
-                    against=against,
-                    metric=metric.id,
-                    difference=mean(values[row]) - mean(values[against]),
-                    low=float(low[0]),
-                    high=float(high[0]),
-                    n_clips=len(tested.take),
-                    n_takes=n_takes,
-                )
-                contrasts.append(contrast)
+                figures = {"difference": mean(values[row]) - mean(values[against]), "low": low[0], "high": high[0]}
+                place = {"row": row, "against": against, "metric": metric.id}
+                counts = {"n_clips": len(tested.take), "n_takes": n_takes}
+                contrasts.append(TokenContrast.model_validate({**place, **figures, **counts}))
     return contrasts
 
 
@@ -185,10 +167,7 @@ def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -
     """Judge by class-mean recall of actions whether each token is informative, and that no control gains.
 
     A token is informative where the intervals of its differences to all controls are above zero, and is not where one
-    of these intervals is below zero.
-
-    Args:
-        names: row -> its printed name.
+    of these intervals is below zero. `names`: row -> its printed name.
     """
     of_pair = {(contrast.row, contrast.against): contrast for contrast in contrasts if contrast.metric == ACTION.id}
     judged = []
@@ -218,8 +197,7 @@ def _judged(check: str, verdict: str, pairs: Sequence[TokenContrast], names: Map
 def check_motion(has_motion: Mask, opened: int) -> Judgement:
     """Judge that rows of head motion were given it; where many actions lack it, Oracle is mostly No-Traj.
 
-    Args:
-        has_motion: (N, 2) of the tested actions, before and during them.
+    `has_motion`: (N, 2) of the tested actions, before and during them.
     """
     n, (before, during) = len(has_motion), has_motion.sum(axis=0).tolist()
     check = f"head motion: {100 * MOST:g} % of the tested actions have it"
@@ -229,10 +207,7 @@ def check_motion(has_motion: Mask, opened: int) -> Judgement:
 
 def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgement]:
     """Judge every predictor of the chain `final` by how often its text is the nearest on dev, against the most common
-    label (D 51).
-
-    Args:
-        labels_dev: (n,) labels of the dev actions.
+    of the (n,) labels there (D 51).
     """
     floors = {"the most common label": float(np.bincount(labels_dev).max() / len(labels_dev))}
     return judge_models(curve, ("final/traj", "final/no_traj"), "action", floors)
@@ -241,9 +216,7 @@ def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgem
 def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Sequence[str]]) -> Judgement:
     """Judge that no clip in the fine-tuning of a probe has a token of a model that was fitted on its video.
 
-    Args:
-        tokens_of: chain -> videos of the clips that have its tokens.
-        fitted: chain -> videos that its models were fitted on.
+    `tokens_of`: chain -> videos of the clips that have its tokens; `fitted`: those that its models were fitted on.
     """
     check = "leak: tokens are made by models that have not seen the video"
     wrong = sorted(

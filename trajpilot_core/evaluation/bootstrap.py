@@ -6,6 +6,7 @@ docs/decisions/metrics.md.
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,13 @@ from trajpilot_core.arrays import Array, Codes
 MIN_CLUSTERS = 6
 """Below this many clusters no interval is given: with 2, 3, 4 and 5 clusters the nominal 95 % interval covers 55, 72,
 89 and 92 % of the time, from 6 on 93 to 94 %. Measured: docs/decisions/metrics.md."""
+DIGITS = 9
+"""Decimal places of the numbers of tables, so that equal inputs give equal bytes for any order of a sum."""
+
+
+def rounded(**numbers: float) -> dict[str, Any]:
+    """Return the numbers with `DIGITS` decimal places, under their names."""
+    return {name: round(float(value), DIGITS) for name, value in numbers.items()}
 
 
 def draw_weights(n_clusters: int, n_draws: int, seed: int) -> Array:
@@ -25,12 +33,7 @@ def draw_weights(n_clusters: int, n_draws: int, seed: int) -> Array:
 
 
 def cluster_sums(values: Array, clusters: NDArray[np.int64], n_clusters: int) -> tuple[Array, Array]:
-    """Return (T, M) sums of `values` and (T,) window counts per cluster.
-
-    Args:
-        values: (N, M) values per window.
-        clusters: (N,) cluster of each window, 0 to T - 1.
-    """
+    """Return (T, M) sums of (N, M) `values` and (T,) window counts per cluster; `clusters`: (N,), 0 to T - 1."""
     counts: Array = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
     columns = [np.bincount(clusters, column, minlength=n_clusters) for column in values.T]
     sums: Array = np.stack(columns, axis=1).astype(np.float64)

@@ -20,7 +20,7 @@ from schemas.results import Ceiling, Judgement, TakeScore
 from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
+from trajpilot_core.evaluation.bootstrap import DIGITS, MIN_CLUSTERS, cluster_sums, rounded
 from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.methods import method
@@ -39,7 +39,6 @@ BINDING_AFTER_START = ("A@1", "ASeq")
 """The same for rows without a goal: the others do not read the place of the Goal."""
 ERRORS = 3.0
 """Standard errors of the paired difference from which on a row is above its ceiling."""
-DIGITS = 9
 SCORES = arrow_schema(TakeScore)
 CALIBRATED = 4.0
 """Standard errors by which the ceilings may miss their own probabilities: there are two to four figures per kind."""
@@ -97,10 +96,7 @@ def known_values(
     classes: Mapping[str, str] | None = None,
     kinds: Sequence[InputKind] = KINDS,
 ) -> ExactCeilings:
-    """Compute the exact decisions for windows of any split.
-
-    Args:
-        classes: label id -> class id, where answers are classes.
+    """Compute the exact decisions for windows of any split; `classes`: label id -> class id, where answers are classes.
 
     Raises:
         InputError: the tables are not of this world.
@@ -128,12 +124,7 @@ def known_of_predictions(
     windows: pa.Table,
     classes: Mapping[str, str] | None = None,
 ) -> ExactCeilings:
-    """Compute the exact decisions for the windows that were predicted.
-
-    Args:
-        windows: the windows table; windows that were not predicted are ignored.
-        classes: label id -> class id, where answers are classes.
-    """
+    """Compute the exact decisions for the windows of the table that were predicted; `classes` as in `known_values`."""
     scored = sorted({index for block in predictions.blocks for index in block.windows.tolist()})
     ids = pa.array([predictions.window_ids[index] for index in scored], pa.string())
     bounds = {method(variant).ceiling for variant in predictions.variants()}
@@ -164,13 +155,9 @@ def row_scores(predictions: Predictions) -> pa.Table:
 
 
 def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
-    """Compare every row, averaged over its seeds, with its ceiling on the same windows.
+    """Compare every row, averaged over its seeds, with its ceiling on the same windows: by variant, horizon, metric.
 
-    Returns:
-        Rows per variant, then horizon (ascending, the plain mean over horizons last), then metric.
-
-    Raises:
-        MethodError: a predicted row is not declared, so its bound is unknown.
+    The plain mean over the horizons follows them. Raises MethodError for a row that is not declared: no bound is known.
     """
     place = {window: i for i, window in enumerate(known.window_ids)}
     # windows that served as candidates only have no ceiling: their place is out of range
@@ -202,23 +189,17 @@ def _compare_row(
     parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
     for columns, horizon in parts:
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
+        n_takes, n_windows = int((counts[:, columns].sum(axis=1) > 0).sum()), float(counts[:, columns].sum()) / n_seeds
+        sizes = {"n_takes": n_takes, "n_windows": round(n_windows)}
         for m, metric in enumerate(metrics):
-            difference = round(float(value[m] - ceiling[m]), DIGITS)
-            rows.append(
-                Ceiling(
-                    variant=variant,
-                    horizon=horizon,
-                    metric=metric,
-                    value=round(float(value[m]), DIGITS),
-                    ceiling=round(float(ceiling[m]), DIGITS),
-                    difference=difference,
-                    standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
-                    n_takes=int((counts[:, columns].sum(axis=1) > 0).sum()),
-                    n_windows=round(float(counts[:, columns].sum()) / n_seeds),
-                    binding=horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
-                    above=bool(difference > 0 and difference > ERRORS * error[m]),
-                )
-            )
+            figures = rounded(value=value[m], ceiling=ceiling[m], difference=value[m] - ceiling[m])
+            difference = figures["difference"]
+            judged = {
+                "binding": horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
+                "above": bool(difference > 0 and difference > ERRORS * error[m]),
+            }
+            figures |= {**rounded(standard_error=error[m]), **sizes, **judged}
+            rows.append(Ceiling(variant=variant, horizon=horizon, metric=metric, **figures))
     return rows
 
 
@@ -256,9 +237,7 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
 def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -> list[Judgement]:
     """Judge every row by its binding figures, and check the ceilings themselves.
 
-    Args:
-        known: the ceilings; the reason why a simulated world has none; None where the corpus is not simulated: nothing
-            is judged.
+    `known` is the reason where a simulated world has none, and None where nothing is simulated: nothing is judged.
     """
     if known is None:
         return []
@@ -283,7 +262,6 @@ def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
 
 
 def _figure(row: Ceiling) -> str:
-    """Return one comparison as text."""
     error = f"standard error {row.standard_error:.2f}" if math.isfinite(row.standard_error) else "no standard error"
     return f"{row.metric} {row.value:.1f}, ceiling {row.ceiling:.1f} ({row.difference:+.1f}, {error})"
 

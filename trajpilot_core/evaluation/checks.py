@@ -20,8 +20,6 @@ from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.methods.predictors import ORACLE
 
 DEMO = "demo: Oracle is above No-Traj at every H"
-FittedTakes = Mapping[str, Sequence[str]]
-"""Chain -> ids of the takes that it was fitted on."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,8 @@ class CheckInputs:
     """Training take -> fold; -1 marks the takes fitted in the cheap mode."""
     trained: Sequence[Judgement] = field(default_factory=tuple)
     """One judgement per model, `trained: <chain>/<model>, seed <seed>`."""
-    fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
-    """Model entry -> takes that it was fitted on, by its metadata; None where they name none."""
+    fitted: Mapping[str, Mapping[str, Sequence[str]] | None] = field(default_factory=dict)
+    """Model entry -> chain -> takes that it was fitted on, by its metadata; None where they name none."""
 
 
 def judge(evidence: CheckInputs) -> list[Judgement]:
@@ -77,9 +75,7 @@ def demo_check(evidence: CheckInputs) -> Judgement:
     ]
     if weak:
         return Judgement(check=DEMO, verdict="undertrained", detail=f"UNDERTRAINED: {', '.join(weak)}; {detail}")
-    if all(lead.low > 0 for lead in leads):
-        return Judgement(check=DEMO, verdict="holds", detail=detail)
-    return Judgement(check=DEMO, verdict="fails", detail=detail)
+    return Judgement(check=DEMO, verdict="holds" if all(lead.low > 0 for lead in leads) else "fails", detail=detail)
 
 
 def _verdict(check: str, faults: Sequence[str], detail: str) -> Judgement:
@@ -152,11 +148,8 @@ def gate_check(predictions: Predictions) -> Judgement:
 def scored_takes_check(evidence: CheckInputs) -> Judgement:
     """Check that every take that was predicted is a test take."""
     takes = evidence.predictions.take_ids
-    faults = [
-        f"{take} is {evidence.take_split.get(take, 'unknown')}"
-        for take in takes
-        if evidence.take_split.get(take) != "test"
-    ]
+    splits = [evidence.take_split.get(take, "unknown") for take in takes]
+    faults = [f"{take} is {split}" for take, split in zip(takes, splits, strict=True) if split != "test"]
     return _verdict("leak: only test takes are scored", faults, f"{len(takes)} takes, all of the test split")
 
 

@@ -78,13 +78,7 @@ class Pairing:
 
 
 def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collection[str] = ()) -> Pairing:
-    """Compare two tables of take scores row by row.
-
-    Args:
-        first: columns of `schemas.results.TakeScore`.
-        cfg: draws, level and seed of the bootstrap.
-        apart: takes whose windows differ, even if their number is the same.
-    """
+    """Compare two tables of `TakeScore` row by row; `apart`: takes whose windows differ, even if they are as many."""
     tables = [first, second]
     takes = sorted({take for table in tables for take in pc.unique(table["take_id"]).to_pylist()})
     ranges = [set(pc.unique(table["horizon"]).to_pylist()) for table in tables]
@@ -120,10 +114,7 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
 def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> tuple[Array, Array]:
     """Return (T, H, M) sums over windows and (T, H) windows of one row, averaged over seeds; zero where it has none.
 
-    Args:
-        table: columns of `schemas.results.TakeScore`.
-        takes: (T) sorted ids.
-        horizons: (H) sorted.
+    `table` has the columns of `TakeScore`; `takes` (T) and `horizons` (H) are sorted.
     """
     metrics = with_ceiling()
     is_row = pc.and_(pc.equal(table["variant"], variant), pc.is_in(table["metric"], value_set=pa.array(metrics)))

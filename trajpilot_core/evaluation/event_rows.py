@@ -235,8 +235,6 @@ TOKEN_MODELS: Mapping[str, tuple[str, ...]] = {
 """Row -> the predictors behind its token; its probe is judged by its level."""
 TOKEN_NAMES: Mapping[str, str] = {method.id: method.name for method in TOKEN_METHODS}
 """Row -> its printed name, in the order of the table."""
-ReadProbes: TypeAlias = Callable[[Sequence[TokenProbe], Tensor, Sequence[Tensor]], list[dict[ActionPart, Codes]]]
-"""(probes, (n,) long numbers of clips, for each probe the tokens (n, E)) -> for each part -> (n, K) ranked classes."""
 
 
 class TokenModels(NamedTuple):
@@ -245,7 +243,8 @@ class TokenModels(NamedTuple):
     maker: TokenMaker
     """Models of the chain `final`."""
     probes: Mapping[TokenRow, TokenProbe]
-    read: ReadProbes
+    read: Callable[[Sequence[TokenProbe], Tensor, Sequence[Tensor]], list[dict[ActionPart, Codes]]]
+    """(probes, (n,) long numbers of clips, for each probe the tokens (n, E)) -> part -> (n, K) ranked classes."""
 
     def answers(
         self, events: ActionEvents, rows: Tensor, methods: Sequence[TokenMethod] = TOKEN_METHODS
@@ -277,10 +276,7 @@ def hidden(events: E, rows: Tensor, sees: EventSight) -> E:
 def check_sight(
     methods: Sequence[EventMethod[Any, Any, E]], models: EventModels[Any] | TokenModels, events: E, rows: Tensor
 ) -> None:
-    """Check that the answer of every row depends on no more than it declares.
-
-    Args:
-        rows: (n,) long, events that no model was fitted on.
+    """Check on `rows` (n,), long, that no model was fitted on, that each answer depends on no more than it declares.
 
     Raises:
         LeakError: names a row that sees more.
@@ -297,6 +293,5 @@ def check_sight(
         is_same = torch.equal(one.prediction, other.prediction)
         return is_same and all(np.array_equal(one.rankings[part], other.rankings[part]) for part in one.rankings)
 
-    refuse_leaks(
-        methods, answers, are_equal, f"{len(probed)} events checked", "trajpilot_core/evaluation/event_rows.py"
-    )
+    what = f"{len(probed)} events checked"
+    refuse_leaks(methods, answers, are_equal, what, "trajpilot_core/evaluation/event_rows.py")

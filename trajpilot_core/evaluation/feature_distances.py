@@ -71,8 +71,6 @@ def drawn_pairs(
 
     Args:
         rows: (R,) of one split; no pair leaves it.
-        cfg: at most `pairs` segments are sampled.
-        generator: samples them and their partners.
     """
     anchors = np.sort(generator.permutation(rows)[: cfg.pairs])
     nowhere = np.zeros(len(anchors), np.int64)
@@ -142,10 +140,7 @@ def pair_distances(
 ) -> list[PairDistance]:
     """Return the mean distances of every kind of pair of each split, with intervals over the takes of first segments.
 
-    A kind without a pair has no row. l1 is the mean over the components, as the paper's.
-
-    Args:
-        splits: split -> rows; no pair leaves its split.
+    A kind without a pair has no row; no pair leaves its split. l1 is the mean over the components, as the paper's.
     """
     rows = []
     for number, (split, segments) in enumerate(splits.items()):
@@ -177,9 +172,7 @@ def progress_shares(
 ) -> list[ProgressShare]:
     """Return the share of windows whose middle steps come ever closer to the goal, and that of random orders.
 
-    Args:
-        windows: (split, H) -> (N, H) rows of features, and (N,) takes.
-        cfg: draws.
+    `windows`: (split, H) -> (N, H) rows of features, and (N,) takes.
     """
     rows = []
     for (split, horizon), (rows_NH, take_N) in sorted(windows.items()):

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from schemas.config import EvaluationConfig
+from schemas.planners import PlannerName
 from schemas.results import DecodingChoice, Headroom, SamplingScore, ShuffleScore
 from schemas.training import JointDecodingConfig
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.methods.planner_models import PlannerRows, planned
-from trajpilot_core.methods.planners import PDPP
 from trajpilot_core.methods.plans import donors_of, shuffled_plan
 from trajpilot_core.methods.sequences import Knobs, Shortlist
 from trajpilot_core.methods.viterbi import PLAIN, shortlist
@@ -30,6 +30,7 @@ from trajpilot_core.retrieval.candidates import Candidates, truth_of
 from trajpilot_core.training.fit_planners import AT_ONCE
 from trajpilot_core.training.scorer import Queries
 
+PDPP: PlannerName = "pdpp"
 PoolSums = dict[str, float]
 N_WITH_POOL = "n_with_pool"
 """Windows with a candidate, over which the means of POOL_COSINES are computed."""
@@ -40,10 +41,8 @@ PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 def pool_sums(view: ChainView, bank: Bank, candidates: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
-    A window without a candidate counts as wrong in the shares and is ignored in the two cosines of the pool.
-
-    Args:
-        bank: of the windows' horizon; the random pool is sampled from it with replacement, by `seed`.
+    A window without a candidate counts as wrong in the shares and is ignored in the two cosines of the pool. The random
+    pool is sampled from the bank of the windows' horizon with replacement, by `seed`.
     """
     labels_BM = truth_of(view.data, candidates.segments)
     mids_BPM = candidates.pool[:, :pool, 1:-1]
@@ -110,26 +109,17 @@ def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: Eval
 
 def sampling_scores(planners: PlannerRows | None, data: PlanningData, segments_NH: Tensor) -> list[SamplingScore]:
     """Score every sampling of PDPP's plans of one horizon's (N, H) windows; none without PDPP."""
-    if planners is None or PDPP.id not in planners.of_method:
+    if planners is None or PDPP not in planners.of_method:
         return []
     truth_NM = truth_of(data, segments_NH)
-    scores = []
+    scores, place = [], {"variant": PDPP, "seed": planners.seed, "horizon": segments_NH.shape[1]}
     for sampling in range(planners.tables.config.samplings):
         parts = batches(segments_NH, AT_ONCE)
-        plans = [planned(planners, PDPP.id, data, part, sampling=sampling) for part in parts]
+        plans = [planned(planners, PDPP, data, part, sampling=sampling) for part in parts]
         decoded_NH = torch.cat([plan.decoded for plan in plans if plan is not None])
         m1, mseq = accuracies(decoded_NH[:, 1:-1] == truth_NM)
-        scores.append(
-            SamplingScore(
-                variant=PDPP.id,
-                seed=planners.seed,
-                sampling=sampling,
-                horizon=segments_NH.shape[1],
-                m1=m1,
-                mseq=mseq,
-                n_windows=len(segments_NH),
-            )
-        )
+        figures = {"sampling": sampling, "m1": m1, "mseq": mseq, "n_windows": len(segments_NH)}
+        scores.append(SamplingScore.model_validate({**place, **figures}))
     return scores
 
 
@@ -163,25 +153,16 @@ def choose_knobs(
 ) -> list[DecodingChoice]:
     """Choose for every row by the likelihood of the true middle labels on dev.
 
-    Args:
-        batch: dev windows of the horizon; None where there are none: the default is the middle of the grid and the full
-            weight.
+    Without dev windows (`batch` is None) the choice is the middle of the grid and the full weight.
     """
     chosen = []
     for row in PLAIN:
         grid = grid_of(config, row)
         likelihood = [0.0] if batch is None else likelihoods(batch, shortlist(batch, row), grid)
         best = max(range(len(likelihood)), key=likelihood.__getitem__)
-        chosen.append(
-            DecodingChoice(
-                variant=row,
-                seed=seed,
-                horizon=horizon,
-                n_windows=0 if batch is None else len(batch.segments),
-                **grid[best]._asdict(),
-                log_likelihood=round(likelihood[best], 6),
-            )
-        )
+        n_windows = 0 if batch is None else len(batch.segments)
+        choice = {**grid[best]._asdict(), "log_likelihood": round(likelihood[best], 6)}
+        chosen.append(DecodingChoice(variant=row, seed=seed, horizon=horizon, n_windows=n_windows, **choice))
     return chosen
 
 

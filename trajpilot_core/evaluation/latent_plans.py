@@ -41,8 +41,6 @@ from trajpilot_core.store.tensors import Models
 SEARCHED_STEPS = 1 << 16
 """Steps of all candidates of the windows that are searched together; windows are rolled out one by one."""
 EVERY_WINDOW = slice(None)
-EnergyName = str
-"""One of schemas.latent.ENERGIES, or `goal_step_seen`."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,7 @@ class LatentModels:
 
 
 def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, device: str) -> LatentModels:
-    """Build the models of one seed, in evaluation mode.
-
-    Args:
-        data: on the device; the fitted takes determine the directions of the search.
-    """
+    """Build the models of one seed, in evaluation mode; takes of `data` (on the device) set the search's directions."""
     cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
     models: dict[LatentVariant, LatentPredictor] = {
         variant: frozen(LatentPredictor(cfg, shape), entry, model_key(chain, seed, variant), device)
@@ -100,10 +94,7 @@ class LatentWindows:
     ) -> Tensor:
         """Return (B, S, M, G, D) latents under standardised motions of the windows `rows`.
 
-        Args:
-            sees_goal: the context includes the goal.
-            with_goal: predict the goal's step, too, as the last one.
-            rows: the windows that the motions belong to.
+        `with_goal`: the goal's step is predicted, too, as the last one; the context has the goal where `sees_goal`.
         """
         n_steps = self.mids + with_goal
         steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
@@ -120,8 +111,11 @@ class LatentWindows:
             rows = slice(window, window + 1)
             yield self.roll_out(motion_BSMU[rows], sees_goal=sees_goal, with_goal=with_goal, rows=rows)[0]
 
-    def energy(self, motion_BSMU: Tensor, name: EnergyName) -> Tensor:
-        """Return (B, S): the l1 distance between the goal's latent and its prediction under candidate motions."""
+    def energy(self, motion_BSMU: Tensor, name: str) -> Tensor:
+        """Return (B, S): the l1 distance between the goal's latent and its prediction under candidate motions.
+
+        `name`: of `schemas.latent.ENERGIES`, or `goal_step_seen`.
+        """
         rolled = self.each(motion_BSMU, sees_goal=name != "goal_step", with_goal=name != "last_mid")
         pairs = zip(rolled, self.goal, strict=True)
         return torch.stack([l1_between(latents_SMGD[:, -1], goal_GD) for latents_SMGD, goal_GD in pairs])
@@ -185,11 +179,7 @@ def random_entries(bank: Bank, take_N: Tensor, seed: int) -> Tensor:
 
 
 def answers_of(windows: LatentWindows, bank: Bank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
-    """Return row of the tables -> its answers for the windows.
-
-    Args:
-        random_B: (B,) long, the random entry of each window.
-    """
+    """Return row of the tables -> its answers for the windows; `random_B`: (B,) long, a random entry for each."""
     models, data, horizon = windows.models, windows.data, windows.segments.shape[1]
     own = windows.motions_of(windows.segments)
     is_empty = len(bank.segments) == 0

@@ -82,17 +82,9 @@ def condition_scores(
     for condition, values in mean.items():
         gain = values - mean["none"]
         low, high, n_takes = ends_of_means(gain[:, None], pairs.take, cfg)
-        rows.append(
-            ConditionScore(
-                condition=condition,
-                l1=float(values.mean()),
-                gain=float(gain.mean()),
-                low=float(low[0]),
-                high=float(high[0]),
-                n_pairs=len(values),
-                n_takes=n_takes,
-            )
-        )
+        figures = {"l1": values.mean(), "gain": gain.mean(), "low": low[0], "high": high[0]}
+        counts = {"n_pairs": len(values), "n_takes": n_takes}
+        rows.append(ConditionScore.model_validate({"condition": condition, **figures, **counts}))
     return rows
 
 
@@ -101,10 +93,7 @@ def energy_rows(
     models: LatentModels, data: PlanningData, bank: Bank, horizon: int
 ) -> tuple[list[EnergyCorrelation], dict[str, float]]:
     """Return the correlation of energies with step accuracy over sampled training windows, and energy -> mean spread
-    among candidates.
-
-    Args:
-        bank: windows of the horizon of the fitted takes: both the sampled ones and those whose motion they follow.
+    among candidates; `bank`: windows of the fitted takes, both the sampled ones and those whose motion they follow.
     """
     cfg, n = models.cfg, len(bank.segments)
     if n < 2:
@@ -185,8 +174,7 @@ def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
 def judge_energies(spreads: Sequence[tuple[int, Mapping[str, float]]]) -> list[Judgement]:
     """Judge whether energies differ among candidates: one that hardly varies (a seen goal) cannot choose.
 
-    Args:
-        spreads: (horizon, energy -> its spread) of every seed and horizon.
+    `spreads`: (horizon, energy -> its spread) of every seed and horizon.
     """
     judged = []
     for name in ENERGIES:

@@ -13,12 +13,12 @@ from torch import Tensor
 from schemas.poses import POSE_METRICS, CompletedPoseSources, PoseScore
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.planning import PlanningData
-from trajpilot_core.evaluation.bootstrap import ends_of_means
+from trajpilot_core.evaluation.bootstrap import ends_of_means, rounded
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.readout import Readout
 from trajpilot_core.training.fit_predictor import variant_latents
 
-TEST, BATCH, DIGITS = 2, 512, 9
+TEST, BATCH = 2, 512
 
 
 class PoseRow(NamedTuple):
@@ -37,10 +37,9 @@ NONE = "no trajectory"
 
 
 def trained_on(sources: Sequence[str]) -> dict[str, str]:
-    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run.
+    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run; equal are numbered.
 
-    Args:
-        sources: of the head motion of `trajectories` and of `video_motions`; equal ones are numbered.
+    The first source is that of `trajectories`, the second that of `video_motions`.
     """
     first, second = sources if len(set(sources)) == 2 else [f"{name} {n}" for n, name in enumerate(sources, 1)]
     both = f"{first} + {second}"
@@ -92,10 +91,7 @@ def scores_of(
 ) -> list[PoseScore]:
     """Return every row, and its difference to the row of its comparison, for each seed and the mean over the seeds.
 
-    Args:
-        scores: (row, seed) -> (N, 2) per window.
-        take_N: (N,) the take of each window.
-        cfg: draws, level and seed of the bootstrap.
+    `scores`: (row, seed) -> (N, 2) per window; `take_N`: (N,) the take of each.
     """
     seeds = sorted({seed for _, seed in scores})
     figures = []
@@ -109,9 +105,8 @@ def scores_of(
                 points_N2 = 100 * values_N2
                 low, high, n_takes = ends_of_means(points_N2, take_N, cfg)
                 for at, metric in enumerate(POSE_METRICS):
-                    measured = {"value": points_N2[:, at].mean(), "low": low[at], "high": high[at]}
-                    rounded = {name: round(float(value), DIGITS) for name, value in measured.items()}
+                    measured = rounded(value=points_N2[:, at].mean(), low=low[at], high=high[at])
                     where = {"sources": sources, "row": row.name, "against": against, "seed": seed, "metric": metric}
                     counts = {"n_windows": len(values_N2), "n_takes": n_takes}
-                    figures.append(PoseScore.model_validate({**where, **rounded, **counts}))
+                    figures.append(PoseScore.model_validate({**where, **measured, **counts}))
     return figures

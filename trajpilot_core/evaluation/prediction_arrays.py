@@ -189,7 +189,6 @@ class PredictionCollector:
 
 
 def _integers(table: pa.Table, name: str) -> Codes:
-    """Return a column, (rows,)."""
     values: Codes = table[name].to_numpy().astype(np.int64)
     return values
 

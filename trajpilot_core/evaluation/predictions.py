@@ -48,7 +48,6 @@ from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_fit import scorer_config
 from trajpilot_core.vlm.material import subset
 
-STAGE = "evaluation"
 WINDOWS_AT_ONCE = 768
 SCHEMA = arrow_schema(Prediction)
 
@@ -96,15 +95,13 @@ def predict_all(
     Args:
         inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank,
             folds, e_tau, predictors, scorers, and the entries that `config.further_entries` names.
-        config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
-        progress: called with (done, total, what) after every horizon.
         threads: how many parts of the windows are predicted at a time on a CPU; changes no number.
 
     Raises:
         LeakError: a row sees more than it declares (while the predictions are read).
     """
     files, scorers = open_model_files(inputs), inputs.models("scorers")
-    data = load_planning_data(inputs, STAGE)
+    data = load_planning_data(inputs, "evaluation")
     if config.vocabulary == "classes":
         data = in_classes(data, inputs.table("label_classes"))
     data = with_closed_tables(data, inputs, files.predictors)

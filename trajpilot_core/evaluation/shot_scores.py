@@ -15,13 +15,11 @@ from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.events import DEV, Shots
 from trajpilot_core.data.other_runs import shown
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of, ends_of_means
+from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of, ends_of_means, rounded
 from trajpilot_core.evaluation.event_rows import SHOT_FLOORS, SHOT_MODELS, SHOT_NAMES
-from trajpilot_core.evaluation.trained_rows import judge_events, judge_models
-from trajpilot_core.metrics.shots import MADE_FROM, SHOT_METRICS, ShotMetric
+from trajpilot_core.evaluation.trained_rows import ROW, judge_models, judge_row
+from trajpilot_core.metrics.shots import MADE_FROM, SHOT_METRICS
 
-DIGITS = 9
-"""Decimal places of numbers, as in the other tables."""
 REFERENCE: OutcomeRow = "no_traj"
 FURTHER: tuple[tuple[OutcomeRow, OutcomeRow], ...] = (
     ("scorer", "endpoint_traj"),
@@ -65,76 +63,42 @@ def by_row(answers: Sequence[ShotAnswer]) -> dict[OutcomeRow, RowAnswers]:
 def scores_of(answers: Sequence[ShotAnswer], cfg: CompletedOutcome) -> list[ShotScore]:
     """Return every metric of every row, seed by seed and in the mean over the seeds."""
     scores = []
-    for row, row_answers in by_row(answers).items():
-        weights = draw_weights(len(row_answers.takes), cfg.bootstrap, cfg.seed)[:, row_answers.take]
+    for row, of_row in by_row(answers).items():
+        made, n_takes = of_row.made, len(of_row.takes)
+        weights, once = draw_weights(n_takes, cfg.bootstrap, cfg.seed)[:, of_row.take], np.ones((1, len(made)))
         for metric in SHOT_METRICS.values():
-            draws = [metric.values(p, row_answers.made, weights) for p in row_answers.p]
-            for at in range(len(row_answers.seeds)):
-                scores.append(_score(row, metric, row_answers, at, draws[at], cfg))
-            scores.append(_score(row, metric, row_answers, None, np.mean(draws, axis=0), cfg))
+            values = [metric.values(p, made, once)[0] for p in of_row.p]
+            draws = [metric.values(p, made, weights) for p in of_row.p]
+            n_shots = {"made": made.sum(), "missed": (~made).sum()}.get(metric.id, len(made))
+            of_seeds = zip(of_row.seeds, values, draws, strict=True)
+            for seed, value, draws_B in (*of_seeds, (None, np.mean(values), np.mean(draws, axis=0))):
+                low, high = ends_of(draws_B[:, None], n_takes, cfg.confidence)
+                figures = rounded(value=value, low=low[0], high=high[0])
+                place = {"row": row, "seed": seed, "metric": metric.id}
+                scores.append(ShotScore(**place, **figures, n_shots=int(n_shots), n_takes=n_takes))
     return scores
-
-
-def _score(
-    row: OutcomeRow, metric: ShotMetric, answers: RowAnswers, at: int | None, draws: Array, cfg: CompletedOutcome
-) -> ShotScore:
-    """Return one figure with its resampled values (B,): of the seed at place `at`, or the mean over all seeds."""
-    made, once = answers.made, np.ones((1, len(answers.made)))
-    values = [metric.values(p, made, once)[0] for p in (answers.p if at is None else answers.p[at : at + 1])]
-    low, high = ends_of(draws[:, None], len(answers.takes), cfg.confidence)
-    side = {"made": made, "missed": ~made}.get(metric.id, np.ones(len(made), dtype=bool))
-    return ShotScore(
-        row=row,
-        seed=None if at is None else answers.seeds[at],
-        metric=metric.id,
-        value=round(float(np.mean(values)), DIGITS),
-        low=round(float(low[0]), DIGITS),
-        high=round(float(high[0]), DIGITS),
-        n_shots=int(side.sum()),
-        n_takes=len(answers.takes),
-    )
 
 
 def contrasts_of(answers: Sequence[ShotAnswer], cfg: CompletedOutcome) -> list[ShotContrast]:
     """Return every row against No-Traj, and further contrasts, on the same shots."""
     rows = by_row(answers)
     pairs = [(row, REFERENCE) for row in rows if row != REFERENCE and REFERENCE in rows]
-    known = [pair for pair in (*pairs, *FURTHER) if set(pair) <= rows.keys()]
-    return [contrast for pair in known for contrast in _contrast(*pair, rows=rows, cfg=cfg)]
-
-
-def _contrast(
-    row: OutcomeRow, against: OutcomeRow, rows: Mapping[OutcomeRow, RowAnswers], cfg: CompletedOutcome
-) -> list[ShotContrast]:
-    one, other = rows[row], rows[against]
-    if one.shots != other.shots or one.seeds != other.seeds:
-        raise LeakError(f"{row} and {against} answer different shots or seeds; run the stage outcome again")
-    gain = 100 * (one.right.astype(float) - other.right.astype(float))
     contrasts = []
-    for at in (*range(len(one.seeds)), None):
-        per_shot = gain.mean(axis=0) if at is None else gain[at]
-        low, high, n_takes = ends_of_means(per_shot[:, None], one.take, cfg)
-        contrasts.append(
-            ShotContrast(
-                row=row,
-                against=against,
-                seed=None if at is None else one.seeds[at],
-                difference=round(float(per_shot.mean()), DIGITS),
-                low=round(float(low[0]), DIGITS),
-                high=round(float(high[0]), DIGITS),
-                n_shots=len(one.shots),
-                n_takes=n_takes,
-            )
-        )
+    for row, against in (pair for pair in (*pairs, *FURTHER) if set(pair) <= rows.keys()):
+        one, other = rows[row], rows[against]
+        if one.shots != other.shots or one.seeds != other.seeds:
+            raise LeakError(f"{row} and {against} answer different shots or seeds; run the stage outcome again")
+        gain = 100 * (one.right.astype(float) - other.right.astype(float))
+        for seed, per_shot in (*zip(one.seeds, gain, strict=True), (None, gain.mean(axis=0))):
+            low, high, n_takes = ends_of_means(per_shot[:, None], one.take, cfg)
+            figures = rounded(difference=per_shot.mean(), low=low[0], high=high[0])
+            place = {"row": row, "against": against, "seed": seed}
+            contrasts.append(ShotContrast(**place, **figures, n_shots=len(one.shots), n_takes=n_takes))
     return contrasts
 
 
 def fitted_judgements(metadata: Sequence[Mapping[str, str]], shots: Shots) -> list[Judgement]:
-    """Judge that no training was fitted on a take of dev or test.
-
-    Args:
-        metadata: of the model of each training, which name the takes of its tensors.
-    """
+    """Judge by the metadata of models, which name the takes of their tensors, that none was fitted on dev or test."""
     held_out = {shots.take_ids[int(take)] for take, split in zip(shots.take, shots.split, strict=True) if int(split)}
     seen: dict[str, set[str]] = {}
     for about in metadata:
@@ -161,5 +125,5 @@ def row_judgements(scores: Sequence[ShotScore]) -> list[Judgement]:
         score.row: score for score in scores if (score.metric, score.seed) == ("accuracy", None)
     }
     floors = {SHOT_NAMES[row]: means[row].value for row in SHOT_FLOORS if row in means}
-    lows = {row: means[row].low for row in SHOT_MODELS if row in means}
-    return judge_events(lows, floors, "accuracy on test shots")
+    learned = [row for row in SHOT_MODELS if row in means]
+    return [judge_row(f"{ROW}{row}", means[row].low, floors, "accuracy on test shots") for row in learned]

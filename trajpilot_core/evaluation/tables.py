@@ -15,14 +15,11 @@ from schemas.config import EvaluationConfig
 from schemas.results import GateRow, Metric, Outcome
 from trajpilot_core.arrays import Codes
 from trajpilot_core.evaluation import bootstrap
-from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.methods import METHODS, examined, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS, window_values
 from trajpilot_core.metrics.windows import mid_recall
-
-DIGITS = 9
-"""Decimal places of numbers, so that equal inputs give equal bytes for any order of a sum."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,7 @@ def sums_of(predictions: Predictions, variant: str, seed: int) -> TakeSums:
     return TakeSums(values, counts, tuple(windows))
 
 
-def same_windows(one: TakeSums, other: TakeSums) -> bool:
-    """Return whether two rows were scored on the identical windows."""
+def _same_windows(one: TakeSums, other: TakeSums) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one.windows, other.windows, strict=True))
 
 
@@ -65,7 +61,7 @@ def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tupl
     means: dict[str, TakeSums] = {}
     for variant in predictions.variants():
         per_seed = [sums_of(predictions, variant, seed) for seed in predictions.seeds(variant)]
-        has_mean = all(same_windows(per_seed[0], other) for other in per_seed)
+        has_mean = all(_same_windows(per_seed[0], other) for other in per_seed)
         is_mean = has_mean and len(per_seed) == 1
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
             yield variant, None, (seed, None) if is_mean else (seed,), sums
@@ -76,7 +72,7 @@ def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tupl
     pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
     against = [(method.id, other) for method in METHODS for other in method.against if other != REFERENCE]
     for variant, reference in [*pairs, *against]:
-        if variant in means and reference in means and same_windows(means[variant], means[reference]):
+        if variant in means and reference in means and _same_windows(means[variant], means[reference]):
             values = means[variant].values - means[reference].values
             yield variant, reference, (None,), replace(means[variant], values=values)
 
@@ -84,15 +80,14 @@ def _contrasts(predictions: Predictions) -> Iterator[tuple[str, str | None, tupl
 def metric_rows(predictions: Predictions, corpus: str, cfg: EvaluationConfig) -> list[Metric]:
     """Score every row: per horizon, and over the horizons plainly and weighted by windows, each with its interval.
 
-    Args:
-        cfg: draws, level and seed; one set of draws serves all rows, so differences are paired.
+    One set of draws serves all rows, so differences are paired.
     """
     weights = bootstrap.draw_weights(len(predictions.take_ids), cfg.bootstrap, cfg.seed)
     rows: list[Metric] = []
     for variant, reference, seeds, sums in _contrasts(predictions):
-        kept = scored_on(variant) & scored_on(reference or variant)
-        head = {"corpus": corpus, "variant": variant, "reference": reference}
-        scored = _rows({**head, "seed": seeds[0]}, sums, weights, predictions.horizons(), cfg, kept)
+        wanted = scored_on(variant) & scored_on(reference or variant)
+        head = {"corpus": corpus, "variant": variant, "reference": reference, "seed": seeds[0]}
+        scored = _rows(head, sums, weights, predictions.horizons(), cfg, wanted)
         rows += [row.model_copy(update={"seed": seed}) for seed in seeds for row in scored]
     return rows
 
@@ -128,23 +123,13 @@ def _rows(
     n_windows = [*per_horizon, per_horizon.sum(), per_horizon.sum()]
     kept = [horizon for horizon, is_scored in zip(horizons, scored, strict=True) if is_scored]
     places = [*((horizon, "none") for horizon in kept), *([(None, "plain"), (None, "sample")] if scored.all() else [])]
-    return [
-        Metric.model_validate(
-            {
-                **head,
-                "horizon": horizon,
-                "pooling": pooling,
-                "metric": metric,
-                "value": round(float(value[r, m]), DIGITS),
-                "low": round(float(low[r, m]), DIGITS),
-                "high": round(float(high[r, m]), DIGITS),
-                "n_takes": int(n_takes[r]),
-                "n_windows": int(n_windows[r]),
-            }
-        )
-        for r, (horizon, pooling) in enumerate(places)
-        for m, metric in enumerate(metrics)
-    ]
+    rows = []
+    for r, (horizon, pooling) in enumerate(places):
+        place = {**head, "horizon": horizon, "pooling": pooling, "n_takes": int(n_takes[r])}
+        for m, metric in enumerate(metrics):
+            figures = bootstrap.rounded(value=value[r, m], low=low[r, m], high=high[r, m])
+            rows.append(Metric(**place, metric=metric, **figures, n_windows=int(n_windows[r])))
+    return rows
 
 
 def gate_rows(predictions: Predictions) -> list[GateRow]:
@@ -160,70 +145,50 @@ def gate_rows(predictions: Predictions) -> list[GateRow]:
         for block in predictions.of(gated):
             other = fallback.get((block.seed, block.horizon))
             if block.seed == seed and other is not None and np.array_equal(other.windows, block.windows):
-                parts.append((block.horizon, gate_gains(block, other)))
-        rows += [_gate_row(horizon, seed, *part) for horizon, part in parts]
+                reached, without = (mid_recall(row.labels, row.rankings, 1) for row in (block, other))
+                parts.append((block.horizon, block.opened == 1, reached - without))
+        rows += [_gate_row(seed, *part) for part in parts]
         if parts:
-            opened, gain = (np.concatenate([part[i] for _, part in parts]) for i in (0, 1))
-            rows.append(_gate_row(None, seed, opened.astype(bool), gain))
+            opened, gain = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+            rows.append(_gate_row(seed, None, opened.astype(bool), gain))
     return rows
 
 
-def gate_gains(scorer: PredictionBlock, fallback: PredictionBlock) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return whether the gate opened and the points of M@1 gained over the fallback on the same windows, shape (N,)."""
-    gain = mid_recall(scorer.labels, scorer.rankings, 1) - mid_recall(fallback.labels, fallback.rankings, 1)
-    return scorer.opened == 1, gain
-
-
-def _gate_row(horizon: int | None, seed: int, opened: NDArray[np.bool_], gain: NDArray[np.float64]) -> GateRow:
-    """Summarise (N,) gates and gains."""
-    inside = gain[opened]
-    return GateRow(
-        horizon=horizon,
-        seed=seed,
-        open_rate=round(100.0 * float(opened.mean()), DIGITS),
-        gain_opened=round(float(inside.mean()), DIGITS) if len(inside) else 0.0,
-        gain_overall=round(float(gain.mean()), DIGITS),
-        harmed=round(100.0 * float((inside < 0).mean()), DIGITS) if len(inside) else 0.0,
-        n_opened=int(opened.sum()),
-        n_windows=len(gain),
-    )
+def _gate_row(seed: int, horizon: int | None, opened: NDArray[np.bool_], gain: NDArray[np.float64]) -> GateRow:
+    """Summarise (N,) gates and points of M@1 gained over the fallback."""
+    inside = gain[opened] if opened.any() else np.zeros(1)
+    rates = bootstrap.rounded(open_rate=100.0 * float(opened.mean()), harmed=100.0 * float((inside < 0).mean()))
+    gains = bootstrap.rounded(gain_opened=inside.mean(), gain_overall=gain.mean())
+    return GateRow(horizon=horizon, seed=seed, n_opened=int(opened.sum()), n_windows=len(gain), **rates, **gains)
 
 
 def outcome_table(predictions: Predictions) -> pa.Table:
     """Return one row per window and gallery variant (columns of `schemas.results.Outcome`), first seed only."""
     schema = arrow_schema(Outcome)
-    names = pa.array(predictions.label_ids, pa.string())
-    parts = [
-        _outcomes(block, predictions, names).cast(schema)
-        for variant in (method.id for method in METHODS if method.in_gallery)
-        for block in predictions.of(variant)
-        if block.seed == predictions.seeds(variant)[0]
-    ]
-    return pa.concat_tables(parts) if parts else schema.empty_table()
-
-
-def _outcomes(block: PredictionBlock, predictions: Predictions, names: pa.Array) -> pa.Table:
-    """Return the outcomes of one block."""
-    hits = block.rankings == block.labels[..., None]
-    ranks = np.where(hits.any(axis=2), hits.argmax(axis=2), hits.shape[2])
-    right = (block.labels == block.decoded)[:, 1:-1].sum(axis=1)
-    windows, takes = pa.array(predictions.window_ids, pa.string()), pa.array(predictions.take_ids, pa.string())
-    n, is_open = len(block.windows), block.opened
-    return pa.table(
-        {
+    ids = (predictions.window_ids, predictions.take_ids, predictions.label_ids)
+    windows, takes, names = (pa.array(of, pa.string()) for of in ids)
+    parts = [schema.empty_table()]
+    shown = [row.id for row in METHODS if row.in_gallery]
+    for block in (block for variant in shown for block in predictions.of(variant)):
+        if block.seed != predictions.seeds(block.variant)[0]:
+            continue
+        hits, n = block.rankings == block.labels[..., None], len(block.windows)
+        ranks = np.where(hits.any(axis=2), hits.argmax(axis=2), hits.shape[2])
+        columns = {
             "window_id": windows.take(pa.array(block.windows)),
             "take_id": takes.take(pa.array(block.takes)),
             "horizon": pa.array(np.full(n, block.horizon)),
             "variant": pa.array([block.variant] * n, pa.string()),
-            "mid_right": pa.array(right),
+            "mid_right": pa.array((block.labels == block.decoded)[:, 1:-1].sum(axis=1)),
             "label_ids": _lists(names.take(pa.array(block.labels.ravel())), n),
             "decoded_ids": _lists(names.take(pa.array(block.decoded.ravel())), n),
             "ranks": _lists(pa.array(ranks.ravel()), n),
             "gate": pa.array(block.gate, mask=np.isnan(block.gate)),
-            "opened": pa.array(is_open == 1, mask=is_open < 0),
+            "opened": pa.array(block.opened == 1, mask=block.opened < 0),
             "candidate": windows.take(pa.array(block.candidates, mask=block.candidates < 0)),
         }
-    )
+        parts.append(pa.table(columns).cast(schema))
+    return pa.concat_tables(parts)
 
 
 def _lists(values: pa.Array, n: int) -> pa.ListArray:

@@ -40,11 +40,7 @@ FEWEST_EPOCHS = 4
 
 
 def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgement:
-    """Judge one training by dev M@1 against the floors of its chain.
-
-    Args:
-        curve: rows of predictor_curves.
-    """
+    """Judge one training by dev M@1, of predictor_curves, against the floors of its chain."""
     scores = [row.value for row in dev_rows(curve, model, seed) if row.epoch > 0]
     chain = model.split("/")[0]
     floors = {name: row.value for name in CURVE_FLOORS for row in dev_rows(curve, f"{chain}/{name}", seed)}
@@ -54,13 +50,8 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
 def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgement:
     """Judge the models of one planner and seed, one per horizon, each against the floors of its horizon.
 
-    Args:
-        curve: rows of planners_curves and predictor_curves.
-        method: its models are `final/<method>_h<H>`.
-        seed: seed of the trainings.
-
-    Returns:
-        `holds` if all are trained; else the judgement of the first that is not.
+    `curve` has the rows of planners_curves and predictor_curves. Returns the judgement of the first model that is not
+    trained; `holds` if all are.
     """
     check, begins = f"{method} seed {seed} is trained", f"final/{method}_h"
     names = {row.model for row in curve if row.seed == seed and row.model.startswith(begins) and "," not in row.model}
@@ -196,16 +187,6 @@ def _judged(row: Method, horizon: int | None, means: Means, metric: str) -> Judg
     return judge_row(f"{ROW}{row.id}", means[row.id, None, horizon].low, values, what, leads)
 
 
-def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: str) -> list[Judgement]:
-    """Judge the learned rows of a table of events.
-
-    Args:
-        lows: learned row -> the lower end of its interval, percent; of several seeds the lowest.
-        floors: printed name -> value of each floor of the table, percent.
-    """
-    return [judge_row(f"{ROW}{row}", low, floors, what) for row, low in lows.items()]
-
-
 def model_of(check: str) -> str:
     """Return the model of a check `trained: <chain>/<model>, seed <seed>`; of a fold `folds/<model>`."""
     chain, _, model = check.removeprefix(TRAINED).split(",")[0].partition("/")
@@ -215,11 +196,9 @@ def model_of(check: str) -> str:
 def undertrained_rows(
     judgements: Iterable[Judgement], models_of: Mapping[str, Collection[str]], seed: int | None = None
 ) -> frozenset[str]:
-    """Return the rows that do not count as trained.
+    """Return the rows that do not count as trained; `seed`: only its trainings count, None: all.
 
-    Args:
-        models_of: row -> the models behind it, as `model_of` names them.
-        seed: only trainings of this seed count; None: all.
+    `models_of`: row -> the models behind it, as `model_of` names them.
     """
     weak = [judged.check for judged in judgements if judged.check.startswith(TRAINED) and judged.verdict != "holds"]
     rows = {check.removeprefix(ROW) for check in weak if check.startswith(ROW)}
@@ -248,9 +227,7 @@ def judge_scorer(
 ) -> Judgement:
     """Judge one scorer: the intervals of gate and ranking are above chance, and its dev curve passes as any training's.
 
-    Args:
-        curve: of this scorer and seed; its floor is its fallback.
-        cfg: draws, level and seed of the bootstrap.
+    The floor of its curve is its fallback.
     """
     if not choices:
         return Judgement(check=check, verdict="undertrained", detail="never trained, or no dev window to judge it by")

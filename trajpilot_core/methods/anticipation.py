@@ -50,11 +50,6 @@ def by_scorer(batch: "WindowBatch") -> Answers | None:
     return scorer_answers(models.view, models.found, models.queries, models.scorer)
 
 
-def majority(batch: "WindowBatch") -> Answers | None:
-    """Answer every position with the most frequent middle labels of the fitted windows, as the floor of planning."""
-    return None if batch.anticipation is None else majority_answers(batch)
-
-
 NO_TRAJ = Method(
     id=f"{PREFIX}no_traj",
     name="No-Traj, no goal",
@@ -144,7 +139,7 @@ MAJORITY = Method(
     sees="start",
     role="anticipation",
     models=(),
-    answer=majority,
+    answer=lambda batch: None if batch.anticipation is None else majority_answers(batch),
     style=RowStyle("none", "#b4bac2", "#555d67", dash="1.5 3"),
 )
 ROWS = (NO_TRAJ, ENDPOINT_TRAJ, SCORER, ORACLE, NO_TRAJ_NO_DROPOUT, ORACLE_NO_DROPOUT, MAJORITY)

@@ -151,13 +151,9 @@ def retrieve(
     donors: Tensor | None = None,
     sequences: SequenceModels | None = None,
 ) -> WindowBatch:
-    """Retrieve and roll out for some windows of the bank's horizon.
+    """Retrieve and roll out for some windows `rows`, (B,) long, of the bank's horizon.
 
-    Args:
-        rows: (B,) long, rows of the horizon's windows.
-        strangers: (N,) long, for every bank window another one.
-        donors: (B, M) long, see `WindowBatch`.
-        sequences: for the chain, the view's seed and the horizon; None: no row that needs them answers.
+    `strangers`: (N,) long, for every bank window another one; `donors` and `sequences` as in `WindowBatch`.
     """
     candidates = find_candidates(view, bank, rows, scorers.config)
     queries = queries_of(view, candidates, scorers.config)

@@ -49,8 +49,7 @@ class PlannerRows(NamedTuple):
 def open_planners(inputs: Inputs, data: PlanningData, chain: Chain, device: str) -> PlannerTables | None:
     """Open the output of the stage `planners`; None where it has trained nothing, or on another vocabulary.
 
-    Args:
-        inputs: planner_models, descriptions, scenario_labels, segments and takes are read.
+    Reads planner_models, descriptions, scenario_labels, segments and takes.
     """
     models = inputs.models("planner_models")
     if not models.keys:
@@ -92,9 +91,8 @@ def planned(
 ) -> DecodedPlan | None:
     """Return the plans of a planner; None where it was not trained, or does not answer in this way.
 
-    Args:
-        segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
-        sampling: number of PDPP's sampling; its rows use the first, 0.
+    Of the windows (B, H) the features of their ends are read, and the scenario of their take where `masked`. The rows
+    of PDPP use its `sampling` 0.
     """
     model, tables = rows.of_method.get(method), rows.tables
     if model is None or (ddpm and not tables.config.answers_ddpm):

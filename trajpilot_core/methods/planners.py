@@ -6,24 +6,13 @@ docs/decisions/planners.md. Axes: B windows of one horizon H, A actions, R ranke
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from schemas.planners import PlannerName
+from schemas.planners import PLANNERS, PlannerName
 from trajpilot_core.methods.base import RANKED, Answers, Method, RowStyle
 
 if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
-
-MASKED = "_masked"
-
-
-class Planner(NamedTuple):
-    """How a planner is printed and drawn."""
-
-    id: PlannerName
-    name: str
-    knows: str
-    style: RowStyle
 
 
 def by_planner(
@@ -42,69 +31,67 @@ def by_planner(
     return Answers(ids, scores.float(), decoded=plan.decoded)
 
 
-SCHEMA = Planner(
+def _row(planner: PlannerName, name: str, knows: str, style: RowStyle) -> Method:
+    """Return the row of a planner with the decoding of its original."""
+    return Method(
+        id=planner,
+        name=name,
+        knows=knows,
+        sees="ends",
+        role="main",
+        models=(planner,),
+        has_model_per_horizon=True,
+        answer=partial(by_planner, method=planner),
+        against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
+        in_gallery=True,
+        style=style,
+    )
+
+
+def _masked(planner: PlannerName, row: Method) -> Method:
+    """Return the row of the same planner that answers only labels seen in training for the scenario of the take."""
+    return replace(
+        row,
+        id=f"{planner}_masked",
+        name=f"{row.name}, masked",
+        knows=f"as {row.name}, and the scenario of the take: only its labels are answered",
+        role="ablation",
+        part_of=planner,
+        in_gallery=False,
+        answer=partial(by_planner, method=planner, masked=True),
+        style=RowStyle(row.style.mark, "#2a7f9e", "#7fc8e8", dash="5 2"),
+    )
+
+
+SCHEMA = _row(
     "schema",
     "SCHEMA",
     "features of Start and Goal, sentences about states, transitions of the training takes",
     RowStyle("triangle", "#7b3f00", "#d9a066"),
 )
-PDPP = Planner(
+PDPP = _row(
     "pdpp",
     "PDPP",
     "features of Start and Goal; a plan is one sample of a diffusion",
     RowStyle("square", "#4a4e9a", "#a3a6e8"),
 )
-VITERBI_PLAN_NET = Planner(
+VITERBI_PLAN_NET = _row(
     "viterbi_plan_net",
     "ViterbiPlanNet",
     "features of Start and Goal, transitions of the training takes inside the model",
     RowStyle("diamond", "#2f6f3e", "#86c794"),
 )
-PLANNERS = (SCHEMA, PDPP, VITERBI_PLAN_NET)
-
-
-def row(planner: Planner) -> Method:
-    """Return the row of a planner with the decoding of its original."""
-    return Method(
-        id=planner.id,
-        name=planner.name,
-        knows=planner.knows,
-        sees="ends",
-        role="main",
-        models=(planner.id,),
-        has_model_per_horizon=True,
-        answer=partial(by_planner, method=planner.id),
-        against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
-        in_gallery=True,
-        style=planner.style,
-    )
-
-
-def masked_row(planner: Planner) -> Method:
-    """Return the row of the same planner that answers only labels seen in training for the scenario of the take."""
-    return replace(
-        row(planner),
-        id=f"{planner.id}{MASKED}",
-        name=f"{planner.name}, masked",
-        knows=f"as {planner.name}, and the scenario of the take: only its labels are answered",
-        role="ablation",
-        part_of=planner.id,
-        in_gallery=False,
-        answer=partial(by_planner, method=planner.id, masked=True),
-        style=RowStyle(planner.style.mark, "#2a7f9e", "#7fc8e8", dash="5 2"),
-    )
-
-
 DDPM = replace(
-    row(PDPP),
+    PDPP,
     id="pdpp_ddpm",
     name="PDPP, DDPM",
     knows="as PDPP; the sample is made with DDPM at all times of the diffusion",
     role="ablation",
     part_of=PDPP.id,
     in_gallery=False,
-    answer=partial(by_planner, method=PDPP.id, ddpm=True),
+    answer=partial(by_planner, method="pdpp", ddpm=True),
     style=RowStyle(PDPP.style.mark, "#c2601c", "#ffb080", dash="1 3"),
 )
 """Absent where `PlannersConfig.answers_ddpm` is off."""
-ROWS: list[Method] = [*map(row, PLANNERS), *map(masked_row, PLANNERS), DDPM]
+PLAIN = (SCHEMA, PDPP, VITERBI_PLAN_NET)
+ROWS: list[Method] = [*PLAIN, *map(_masked, PLANNERS, PLAIN), DDPM]

@@ -65,10 +65,7 @@ def derangement(n: int, seed: int) -> Tensor:
 
 
 def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
-    """Return (N, M) long: the middle segments of each window's donor in one shuffle, -1 for none.
-
-    The derangement depends on the seed of the evaluation, the shuffle and the horizon only.
-    """
+    """Return (N, M) long: the middle segments of each window's donor, by seed, shuffle and H alone; -1 for none."""
     n, horizon = segments_NH.shape
     donors = derangement(n, 1_000_003 * seed + 101 * shuffle + horizon).to(segments_NH.device)
     mids = segments_NH[donors.clamp_min(0)][:, 1:-1]

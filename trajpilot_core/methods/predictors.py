@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     """Windows -> their plans, (B, H, P)."""
     ViewOf = Callable[[WindowBatch], ChainView | None]
     """Windows -> the models that answer them; None where the run has not trained these."""
-    from trajpilot_core.models.readout import ClassReadout
 
 
 def ranked_by(
@@ -42,8 +41,8 @@ def ranked_by(
     return answer
 
 
-def shuffled_answer(batch: "WindowBatch") -> Answers | None:
-    """Predict with the middle motion of the donors (D 40); None where the windows have no donors."""
+def _shuffled_answer(batch: "WindowBatch") -> Answers | None:
+    """Predict with the middle motion of the donors (D 40)."""
     from trajpilot_core.methods.plans import rank_plan, shuffled_plan
 
     if batch.donors is None:
@@ -94,44 +93,36 @@ SHUFFLED = Method(
     sees="end_motion",
     role="control",
     models=("traj",),
-    answer=shuffled_answer,
+    answer=_shuffled_answer,
     against={"endpoint_traj": "", "oracle": ""},
     style=RowStyle("diamond", "#6f4fc0", "#a68cf0"),
 )
 
 
-def class_readout(batch: "WindowBatch") -> "ClassReadout | None":
-    """Return how class scores become labels; None for the open vocabulary."""
-    from trajpilot_core.models.readout import ClassReadout
+def under_transitions(plan_of: "PlanOf", weigh: Callable[[float], float]) -> "Callable[[WindowBatch], Answers | None]":
+    """Return the answer function of a row of class scores under transitions of another weight; none without classes.
 
-    readout = batch.view.readout
-    return readout if isinstance(readout, ClassReadout) else None
-
-
-def ranked(batch: "WindowBatch", plan_BHP: "Tensor", readout: "ClassReadout") -> Answers:
-    """Return the labels of plans under a readout."""
-    from trajpilot_core.methods.plans import rank_plan
-
-    return rank_plan(plan_BHP, replace(batch.view, readout=readout), batch.segments)
-
-
-def without_prior(batch: "WindowBatch") -> Answers | None:
-    """Answer with No-Traj's class scores, each step by itself; masks are kept."""
-    readout = class_readout(batch)
-    return None if readout is None else ranked(batch, batch.fallback, replace(readout, weight=0.0))
-
-
-def by_graph(batch: "WindowBatch") -> Answers | None:
-    """Answer with the class scores of Start and Goal and the transitions between; the middles have no scores.
-
-    The transitions have the weight of the recipe, or 1 where it switches them off.
+    Masks are kept.
     """
-    readout = class_readout(batch)
-    if readout is None:
-        return None
+
+    def answer(batch: "WindowBatch") -> Answers | None:
+        from trajpilot_core.methods.plans import rank_plan
+        from trajpilot_core.models.readout import ClassReadout
+
+        readout = batch.view.readout
+        if not isinstance(readout, ClassReadout):
+            return None
+        view = replace(batch.view, readout=replace(readout, weight=weigh(readout.weight)))
+        return rank_plan(plan_of(batch), view, batch.segments)
+
+    return answer
+
+
+def ends_of_fallback(batch: "WindowBatch") -> "Tensor":
+    """Return No-Traj's class scores of Start and Goal, (B, H, P); those of the middles are 0."""
     ends_BHP = batch.fallback.clone()
     ends_BHP[:, 1:-1] = 0.0
-    return ranked(batch, ends_BHP, replace(readout, weight=readout.weight or 1.0))
+    return ends_BHP
 
 
 WITHOUT_PRIOR = Method(
@@ -141,7 +132,7 @@ WITHOUT_PRIOR = Method(
     sees="ends",
     role="ablation",
     models=("no_traj",),
-    answer=without_prior,
+    answer=under_transitions(lambda batch: batch.fallback, lambda _: 0.0),
     part_of="no_traj",
     style=RowStyle("circle", "#2a7f9e", "#7fc8e8", dash="2 3"),
 )
@@ -152,7 +143,7 @@ GRAPH_ONLY = Method(
     sees="ends",
     role="control",
     models=("no_traj",),
-    answer=by_graph,
+    answer=under_transitions(ends_of_fallback, lambda weight: weight or 1.0),  # 1 where the recipe has none
     style=RowStyle("square", "#8a6d3b", "#e8d3a8", dash="6 3"),
 )
 NO_TRAJ_GOAL_DROPOUT = replace(

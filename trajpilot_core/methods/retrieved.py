@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from trajpilot_core.retrieval.bank import ChainView
 
 
-def nearest_answer(batch: "WindowBatch") -> Answers:
-    """Predict with the motion of the first candidate."""
+def _nearest_answer(batch: "WindowBatch") -> Answers:
     from trajpilot_core.methods.plans import rank_plan, with_ends
 
     candidates = batch.candidates().found
@@ -85,7 +84,7 @@ TOP1 = Method(
     sees="end_motion",
     role="control",
     models=("traj", "no_traj"),
-    answer=nearest_answer,
+    answer=_nearest_answer,
     against={"endpoint_traj": ""},
     follows="nearest retrieved",
     in_gallery=True,
@@ -94,10 +93,9 @@ TOP1 = Method(
 
 
 def label_order(view: "ChainView") -> "tuple[Tensor, Tensor]":
-    """Return the RANKED + 1 most frequent middle labels of the fitted windows and their shares; ties by smaller index.
+    """Return the most frequent middle labels of the fitted windows, long, and their shares, float32; ties by index.
 
-    Returns:
-        Long labels and float32 shares, both of shape (min(RANKED + 1, V),), most frequent first.
+    Both have shape (min(RANKED + 1, V),), most frequent first.
     """
     import torch
 

@@ -43,8 +43,7 @@ def answer(batch: "WindowBatch") -> Answers:
     return scorer_answers(batch.view, retrieved.found, retrieved.queries, batch.ready().paper)
 
 
-def permuted_answers(batch: "WindowBatch") -> Answers:
-    """Answer with the Scorer where every candidate has the motion of another one."""
+def _permuted_answers(batch: "WindowBatch") -> Answers:
     from trajpilot_core.training.scorer import queries_of
 
     strangers = batch.candidates().strangers
@@ -89,7 +88,7 @@ PERMUTED = replace(
     name="Scorer, permuted",
     knows="as Scorer, but every candidate has the middle motion of another training window",
     role="ablation",
-    answer=permuted_answers,
+    answer=_permuted_answers,
     against={},
     part_of="scorer",
     follows=None,

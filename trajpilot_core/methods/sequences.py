@@ -16,7 +16,6 @@ from schemas.training import JointDecodingConfig
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
-from trajpilot_core.errors import MethodError
 from trajpilot_core.methods.base import RANKED, Answers
 from trajpilot_core.methods.plans import joined
 from trajpilot_core.models import label_chain
@@ -95,8 +94,7 @@ def follow_counts(data: PlanningData, takes: Tensor) -> label_chain.Sparse:
 def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceModels, *, moving: bool) -> Answers:
     """Answer with a hidden Markov model: rankings by its exact posterior, the sequence by Viterbi over a shortlist.
 
-    Args:
-        data: only pooled features and, where `moving`, motions of the ends are read.
+    Only pooled features and, where `moving`, motions of the ends are read.
     """
     fitted, horizon = sequences.fitted, segments_BH.shape[1]
     discriminant = fitted.looks_and_motion if moving else fitted.looks
@@ -118,9 +116,7 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
 def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, scores_of: Callable[[slice], Tensor]) -> Shortlist:
     """Keep the best labels of every step; scores of all labels are in memory for a part of the windows at a time.
 
-    Args:
-        bank_VE: (V, E) label embeddings.
-        scores_of: some of the windows -> the row's scores of all labels, (b, H, V).
+    `scores_of`: some of the windows -> the row's scores of all labels, (b, H, V).
     """
     labels, scores, n = [], [], windows_at_once(segments_BH.shape[1], bank_VE)
     for at in range(0, max(1, len(segments_BH)), n):  # one empty part for no windows
@@ -152,8 +148,7 @@ def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: label_chain.KeptChain) -
 
 def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:
     """Return the answers where `keep_B` (B,) is true, and those of a row that decodes step by step elsewhere."""
-    if answers.decoded is None:
-        raise MethodError("these answers have no decoded sequence, so there is nothing to replace")
+    assert answers.decoded is not None
     keep_B11 = keep_B[:, None, None]
     return replace(
         answers,

@@ -76,12 +76,7 @@ def refuse_leaks(
 
 
 def probe_rows(take_N: Tensor, rows: Tensor) -> Tensor:
-    """Return `rows` cut to shape (P,): the first window of each of the first takes.
-
-    Args:
-        take_N: (N,) long, take of every window of the horizon.
-        rows: long of shape (n,), windows that are scored.
-    """
+    """Return of scored windows `rows` (n,), long, the first of each of the first P takes; `take_N`: of every window."""
     seen: dict[int, int] = {}
     for row, take in zip(rows.tolist(), take_N[rows].tolist(), strict=True):
         seen.setdefault(take, row)
@@ -118,10 +113,9 @@ def unseen_parts(view: ChainView, segments_PH: Tensor, seen: Seen) -> ExchangedR
 
 @contextmanager
 def exchanged(parts: ExchangedRows, stand_in: Callable[[int], Tensor]) -> Iterator[None]:
-    """Replace rows of tensors by other rows for a block, in place: at paper scale copies would not fit the memory.
+    """Replace rows of tensors by the rows `stand_in(number of rows)`, long, for a block.
 
-    Args:
-        stand_in: number of rows -> the rows that replace them, long.
+    In place: at paper scale copies would not fit the memory.
     """
     with torch.inference_mode():
         kept = [tensor[rows].clone() for tensor, rows in parts]
@@ -142,8 +136,7 @@ def check_sight(
 
     Args:
         view: the final chain; its tensors are changed during the check.
-        make: windows (P,) -> the batch that rows answer; called again after the exchange, so that retrieval is checked
-            as well.
+        make: windows (P,) -> their batch; called again after the exchange, so that retrieval is checked as well.
         rows: long of shape (P,), windows of one horizon, each of another take.
 
     Raises:

@@ -81,7 +81,7 @@ def shortlist(batch: "WindowBatch", row: str) -> "Shortlist":
     return shortlisted(batch.segments, batch.view.data.read_bank, keep, PLAIN[row].scores_of(batch))
 
 
-def joint_answer(batch: "WindowBatch", row: str) -> Answers:
+def _joint_answer(batch: "WindowBatch", row: str) -> Answers:
     """Answer as a + Viterbi row; where there is no vote it repeats its plain row."""
     from trajpilot_core.methods.sequences import instead, joint_answers
 
@@ -96,8 +96,8 @@ LIGHT, DARK = "#6a3d9a", "#dda6f5"
 """Colours of + Viterbi rows, so that they differ from their plain rows, whose marks they have."""
 
 
-def decoded_together(row: str) -> Method:
-    """Return the row that decodes the steps of another one together: it sees the same and has the same bound."""
+def _decoded_together(row: str) -> Method:
+    """Return the row of a plain one: it sees the same and has the same bound."""
     plain = PLAIN[row].method
     return Method(
         id=row,
@@ -106,14 +106,14 @@ def decoded_together(row: str) -> Method:
         sees=plain.sees,
         role="ablation",
         models=plain.models,
-        answer=partial(joint_answer, row=row),
+        answer=partial(_joint_answer, row=row),
         against={plain.id: ""},
         part_of=plain.id,
         style=RowStyle(plain.style.mark, LIGHT, DARK, "4 2 1 2", width=1.5),
     )
 
 
-ROWS: list[Method] = [decoded_together(row) for row in PLAIN]
+ROWS: list[Method] = [_decoded_together(row) for row in PLAIN]
 HMM = Method(
     id="hmm",
     name="HMM",

@@ -44,8 +44,7 @@ UNTUNED = replace(
 PLANNING = (ZERO_SHOT, TUNED, UNTUNED)
 
 
-def goal_free(row: Method) -> Method:
-    """Return the same row where no goal is given."""
+def _goal_free(row: Method) -> Method:
     return replace(
         row,
         id=f"{PREFIX}{row.id}",
@@ -58,4 +57,4 @@ def goal_free(row: Method) -> Method:
     )
 
 
-GOAL_FREE = tuple(goal_free(row) for row in PLANNING)
+GOAL_FREE = tuple(_goal_free(row) for row in PLANNING)

@@ -25,8 +25,7 @@ def of_table(table: str) -> tuple[str, ...]:
 def with_ceiling(*, has_goal: bool = True) -> tuple[str, ...]:
     """Return the ids of the metrics whose best decision is known exactly in the simulated world.
 
-    Args:
-        has_goal: of rows that are given a goal; others also have the metrics of anticipation.
+    Rows without a goal also have the metrics of anticipation.
     """
     known = (spec for spec in METRICS.values() if spec.reached is not None and spec.expected is not None)
     return tuple(spec.id for spec in known if not (has_goal and spec.table == "anticipation"))

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from schemas.events import OutcomeMetric
 from trajpilot_core.arrays import Array, Mask
 
-ShotFigures = Callable[[Array, Mask, Array], Array]
-"""(p (n,), made (n,), weights (B, n)) -> (B,) figures in percent; NaN where undefined."""
 MADE_FROM = 0.5
 """Least probability at which a shot is predicted as made."""
 
@@ -26,7 +24,8 @@ class ShotMetric:
     name: str
     """As printed."""
     description: str
-    values: ShotFigures
+    values: Callable[[Array, Mask, Array], Array]
+    """(p (n,), made (n,), weights (B, n)) -> (B,) figures in percent; NaN where undefined."""
 
 
 def recall(p_n: Array, made_n: Mask, weight_Bn: Array, of: Mask) -> Array:
@@ -45,10 +44,7 @@ def balanced(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
 def auc(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
     """Return (B,) probabilities that a made shot has a higher p than a missed one, ties half; NaN without one of each.
 
-    Args:
-        p_n: (n,) probabilities of made.
-        made_n: (n,) truths.
-        weight_Bn: (B, n) how often each shot counts.
+    `weight_Bn` is how often each of the n shots counts.
     """
     hit, miss = p_n[made_n][:, None], p_n[~made_n][None]
     above = (hit > miss) + 0.5 * (hit == miss)

@@ -34,14 +34,9 @@ def _percent(shares: NDArray[Any]) -> Array:
 
 
 def step_recall(labels: Codes, rankings: Codes, k: int) -> Array:
-    """Return per window the share of its positions whose label is among the first k ranked answers, in percent.
+    """Return (N,) percent: per window the share of its P positions whose label is among the first k of K answers.
 
-    Args:
-        labels: (N, P) true codes of the positions that count.
-        rankings: (N, P, K) ranked codes, best first; -1 fills the places of a vocabulary smaller than K.
-
-    Returns:
-        (N,) percentages.
+    `labels` is (N, P); `rankings` is (N, P, K), best first, -1 fills the places of a vocabulary smaller than K.
     """
     hits = (rankings[..., :k] == labels[..., None]).any(axis=2)
     return _percent(hits.mean(axis=1))
@@ -73,14 +68,10 @@ def _first_seen(codes: Codes) -> NDArray[np.bool_]:
 
 
 def sequence_iou(labels: Codes, decoded: Codes) -> Array:
-    """Return per window the intersection over union of its two label sets, (N,) percent.
+    """Return the intersection over union of the label sets of two (N, H) sequences per window, (N,) percent.
 
     Every row is scored on its own two sets. Some published code scores the set of a whole batch, or sets that are never
     cleared; both grow with the batch (docs/decisions/metrics.md).
-
-    Args:
-        labels: (N, H) true codes.
-        decoded: (N, H) codes of the predicted sequence.
     """
     distinct = _first_seen(decoded)
     shared = ((decoded[:, :, None] == labels[:, None, :]).any(axis=2) & distinct).sum(axis=1)

@@ -7,7 +7,7 @@ corpus and vocabulary next to ours.
 import csv
 from collections.abc import Mapping
 from importlib import resources
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 HORIZONS = (3, 4, 5, 6, 7, 8)
 ATOMIC = "atomic_results_full"
@@ -30,6 +30,8 @@ HEADROOM_FIELDS = {
     "cosine_random": "endpoint_cosine_random",
 }
 """Quantity of retrieval_headroom -> field of `schemas.results.Headroom`."""
+ACTION_METRICS = {"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."}
+"""Metric of ek100 -> ours."""
 
 ANTICIPATION, GOAL_SEEN, GOAL_MASKED = (
     "atomic_anticipation_full",
@@ -62,8 +64,11 @@ ANTICIPATING: Mapping[str, Mapping[str, str]] = {
 }
 """Table of anticipation or goal dropout -> its row -> ours."""
 
+MetricT = TypeVar("MetricT", bound=str)
 TablePlace = int | str
 """A horizon, or how a mean over all horizons weighs: `plain` each alike, `sample` each window alike."""
+PlacedValues = dict[tuple[TablePlace, str, str], float]
+"""(place, row, metric) -> percentage; ED in steps."""
 
 
 class PublishedTable(NamedTuple):
@@ -71,8 +76,7 @@ class PublishedTable(NamedTuple):
 
     source: str
     """Where they are printed."""
-    values: Mapping[tuple[TablePlace, str, str], float]
-    """(place, row, metric) -> percentage; ED in steps."""
+    values: PlacedValues
 
 
 def table_rows(file: str) -> list[dict[str, str]]:
@@ -84,40 +88,40 @@ def table_rows(file: str) -> list[dict[str, str]]:
 def published_of(corpus: str, *, is_closed: bool) -> PublishedTable | None:
     """Return what the paper prints of a corpus; None where it prints nothing that a planner's run could be held to.
 
-    Args:
-        corpus: IngestConfig.corpus.
-        is_closed: answers are classes of atomic descriptions, not labels.
+    `is_closed`: answers are classes of atomic descriptions, not labels.
     """
-    if corpus in BENCHMARKS and not is_closed:
-        return _benchmark(BENCHMARKS[corpus])
+    if corpus == ATOMIC_CORPUS and is_closed:
+        source = "arXiv 2605.20388, section 4.2, closed vocabulary, means over all windows"
+        return PublishedTable(source, _values("text", "sample", CLOSED_ATOMIC))
     if corpus == ATOMIC_CORPUS:
-        return _atomic_classes() if is_closed else _atomic()
-    return None
+        source = "arXiv 2605.20388, full per-horizon results of open-vocabulary planning on atomic actions"
+        return PublishedTable(source, _values(ATOMIC, "sample"))
+    if corpus not in BENCHMARKS or is_closed:
+        return None
+    source, dataset = "arXiv 2605.20388, closed-vocabulary planning, per horizon and averaged", BENCHMARKS[corpus]
+    return PublishedTable(source, _values(CLOSED_FULL, "plain", dataset) | _values(CLOSED_OVERALL, "plain", dataset))
 
 
-def _atomic() -> PublishedTable:
-    rows = table_rows(ATOMIC)
-    values: dict[tuple[TablePlace, str, str], float] = {
-        (int(row["horizon"]), row["row"], row["metric"]): float(row["value"]) for row in rows
-    }
-    return PublishedTable(
-        "arXiv 2605.20388, full per-horizon results of open-vocabulary planning on atomic actions", values
-    )
+def _values(file: str, mean: str, dataset: str = "") -> PlacedValues:
+    """Return the numbers of a file, of one data set where it is named; `mean`: the place of those without a horizon."""
+    values: PlacedValues = {}
+    for row in table_rows(file):
+        if not dataset or row["dataset"] == dataset:
+            place = int(row["horizon"]) if row["horizon"] else mean
+            variant, metric = (OURS.get(row[name], row[name]) for name in ("row", "metric"))
+            values[place, variant, metric] = float(row["value"])
+    return values
 
 
 def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | None:
     """Return what the paper prints of anticipation and goal dropout; None but for atomic actions, open vocabulary.
 
     What its table of planning prints more exactly is left out, and so is the second print of one number.
-
-    Args:
-        corpus: IngestConfig.corpus.
-        is_closed: answers are classes of atomic descriptions, not labels.
     """
     if corpus != ATOMIC_CORPUS or is_closed:
         return None
     metrics = {printed: metric for metric, printed in (FUTURE | FULL).items()}
-    planned, values = _atomic().values, dict[tuple[TablePlace, str, str], float]()
+    planned, values = _values(ATOMIC, "sample"), PlacedValues()
     for table, rows in ANTICIPATING.items():
         for row in table_rows(table):
             place = int(row["horizon"]) if row["horizon"] else "sample"
@@ -128,32 +132,9 @@ def published_anticipation(corpus: str, *, is_closed: bool) -> PublishedTable | 
     return PublishedTable(source, values)
 
 
-def _atomic_classes() -> PublishedTable:
-    rows = [row for row in table_rows("text") if row["dataset"] == CLOSED_ATOMIC]
-    values: dict[tuple[TablePlace, str, str], float] = {
-        ("sample", _ours(row["row"]), row["metric"]): float(row["value"]) for row in rows
-    }
-    return PublishedTable("arXiv 2605.20388, section 4.2, closed vocabulary, means over all windows", values)
-
-
-def _benchmark(dataset: str) -> PublishedTable:
-    values: dict[tuple[TablePlace, str, str], float] = {}
-    for file in (CLOSED_FULL, CLOSED_OVERALL):
-        for row in table_rows(file):
-            if row["dataset"] == dataset:
-                place = int(row["horizon"]) if row["horizon"] else "plain"
-                values[place, _ours(row["row"]), _ours(row["metric"])] = float(row["value"])
-    return PublishedTable("arXiv 2605.20388, closed-vocabulary planning, per horizon and averaged", values)
-
-
-def _ours(name: str) -> str:
-    return OURS.get(name, name)
-
-
-def published_actions() -> dict[str, dict[str, float]]:
-    """Return row -> our metric -> percentage, of the paper's table of anticipation on EPIC-KITCHENS-100."""
-    names = {"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."}
-    values: dict[str, dict[str, float]] = {}
-    for row in table_rows("ek100"):
-        values.setdefault(row["row"], {})[names[row["metric"]]] = float(row["value"])
+def published_events(file: str, metrics: Mapping[str, MetricT]) -> dict[str, dict[MetricT, float]]:
+    """Return row -> metric -> percentage of a table of events; `metrics`: metric as printed -> as ours."""
+    values: dict[str, dict[MetricT, float]] = {}
+    for row in table_rows(file):
+        values.setdefault(row["row"], {})[metrics[row["metric"]]] = float(row["value"])
     return values

@@ -26,7 +26,7 @@ from trajpilot_core.evaluation.action_scores import judge_actions
 from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TOKEN_MODELS, TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, LabelSpace
-from trajpilot_core.paper.published import published_actions
+from trajpilot_core.paper.published import ACTION_METRICS, published_events
 from trajpilot_core.report import health
 from trajpilot_core.report.committed import notices
 from trajpilot_core.report.figures.curves import training_charts
@@ -40,12 +40,11 @@ NAMES = {"majority": "most frequent five", "probe": "attentive probe"}
 FLOOR = "majority"
 MODELS: Mapping[str, tuple[str, ...]] = {"probe": (), **TOKEN_MODELS}
 """Learned row -> the predictors behind it."""
-SPACE_WORDS: dict[LabelSpace, str] = {
-    "challenge": "every tested clip",
-    "trained_pairs": "clips whose pair of verb and noun training has",
+SPACE_WORDS: dict[LabelSpace, tuple[str, str]] = {
+    "challenge": ("every tested clip", "as the challenge scores"),
+    "trained_pairs": ("clips whose pair of verb and noun training has", "as V-JEPA 2 scores"),
 }
-"""Clips of each label space."""
-SCORED_AS = {"challenge": "as the challenge scores", "trained_pairs": "as V-JEPA 2 scores"}
+"""Clips of each label space, and whose protocol it is."""
 DECIDES = "Action"
 """Metric of the first sentence."""
 TEMPORAL = (
@@ -101,12 +100,7 @@ class ActionResults:
 
 
 def action_results(table: Callable[[str], pa.Table], *, has_token: bool) -> ActionResults:
-    """Read the results of a run.
-
-    Args:
-        table: returns a table by its name.
-        has_token: whether the rows with a token were requested.
-    """
+    """Read the results of a run; `has_token`: rows with a token were requested."""
     stages, tuned = (("probe", "token"), ("token_curves", "token_tuned_curves")) if has_token else (("probe",), ())
     return ActionResults(
         [row for stage in stages for row in rows_of(ProbeScore, table(f"{stage}_scores"))],
@@ -117,7 +111,7 @@ def action_results(table: Callable[[str], pa.Table], *, has_token: bool) -> Acti
     )
 
 
-def by_space(
+def _by_space(
     title: str,
     header: tuple[str, ...],
     lines: Sequence[tuple[tuple[str, ...], str, str]],
@@ -129,11 +123,7 @@ def by_space(
 ) -> list[Table]:
     """Return one table per label space, a column a metric, means over the seeds.
 
-    Args:
-        title: with the places `clips` and `scored`.
-        header: of the first columns.
-        lines: first cells, set and row of each line.
-        has_sizes: the last column has the numbers of clips and classes.
+    `title` has places for `SPACE_WORDS`; `lines` are the first cells, set and row of each line.
     """
     by_cell: dict[tuple[str, ...], list[ProbeScore]] = defaultdict(list)
     for score in scores:
@@ -141,13 +131,12 @@ def by_space(
 
     def line(space: str, heads: tuple[str, ...], subset: str, row: str) -> tuple[Cell, ...]:
         sizes = [f"{s.n_clips:,}, {s.n_classes:,}" for s in by_cell[space, subset, row, "Action"]] or [""]
-        cells = [value_cell(by_cell[space, subset, row, metric]) for metric in EPIC_METRICS]
+        cells = [_value_cell(by_cell[space, subset, row, metric]) for metric in EPIC_METRICS]
         return (*heads, *cells, *(sizes[:1] if has_sizes else ()))
 
     columns = (*header, *EPIC_METRICS, *(("clips, classes of actions",) if has_sizes else ()))
     rows = {space: tuple(line(space, *of_line) for of_line in lines) for space in SPACES}
-    titles = {space: title.format(clips=SPACE_WORDS[space], scored=SCORED_AS[space]) for space in SPACES}
-    return [Table(titles[space], columns, rows[space], note, rules=rules) for space in SPACES]
+    return [Table(title.format(*SPACE_WORDS[space]), columns, rows[space], note, rules=rules) for space in SPACES]
 
 
 def result_tables(scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset()) -> list[Table]:
@@ -155,10 +144,10 @@ def result_tables(scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
     note += f" {LEGEND}" if weak.intersection(NAMES) else ""
-    title, header = "Anticipation, {clips}, {scored}", ("set", "row")
+    title, header = "Anticipation, {}, {}", ("set", "row")
     lines = [((subset, marked(NAMES[row], row, weak)), subset, row) for subset, row in product(SUBSETS, NAMES)]
     rules = tuple(len(NAMES) * at for at in range(1, len(SUBSETS)))
-    return by_space(title, header, lines, scores, note, rules, has_sizes=True) if scores else []
+    return _by_space(title, header, lines, scores, note, rules, has_sizes=True) if scores else []
 
 
 def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast], weak: frozenset[str]) -> list[Table]:
@@ -171,7 +160,7 @@ def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast
     ) + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else "")
     lines = [((marked(method.name, method.id, weak), method.given), "overall", method.id) for method in TOKEN_METHODS]
     rules = (len(TOKEN_CONTROLS), len(TOKEN_METHODS) - 1)
-    tables = by_space("With TrajPilot’s token, {clips}", ("row", "the token"), lines, scores, note, rules)
+    tables = _by_space("With TrajPilot’s token, {}", ("row", "the token"), lines, scores, note, rules)
     of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
     differences: list[tuple[Cell, ...]] = []
     for row, against in dict.fromkeys((contrast.row, contrast.against) for contrast in contrasts):
@@ -183,7 +172,7 @@ def token_tables(scores: Sequence[ProbeScore], contrasts: Sequence[TokenContrast
     return [*tables, Table("Differences on the same clips", header, tuple(differences), note)]
 
 
-def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
+def _value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
     """Return the mean over the seeds, with its interval where there is one seed."""
     values = [score.value for score in of_seeds if score.value is not None]
     if not values:
@@ -194,11 +183,7 @@ def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
 
 
 def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]) -> dict[str, bytes]:
-    """Return the documents of the report by name; published figures only next to encoded features of recorded clips.
-
-    Args:
-        inputs: the entries that the stage reads of a corpus without plans.
-    """
+    """Return the documents of the report by name; published figures only next to encoded features of recorded clips."""
     results = action_results(inputs.table, has_token=cfg.has_token)
     tables = results.tables()
     curves = [("probe", rows_of(CurvePoint, inputs.table("probe_curves"))), *results.trainings()]
@@ -246,7 +231,7 @@ def verdict(results: ActionResults, *, is_simulated: bool) -> str:
         return text
     place = ("challenge", "overall", DECIDES)
     of_row = {
-        row: value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
+        row: _value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
         for row in NAMES
     }
     text = (
@@ -282,6 +267,6 @@ def published_table() -> Table:
     metrics = list(EPIC_METRICS)[:4]
     rows = tuple(
         (row, *(Value(numbers[name], digits=2) if name in numbers else "–" for name in metrics))
-        for row, numbers in published_actions().items()
+        for row, numbers in published_events("ek100", ACTION_METRICS).items()
     )
     return Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows)

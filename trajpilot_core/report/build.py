@@ -105,6 +105,18 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         *tables.anticipation_tables(results),
         *tables.attribution_tables(results),
     ]
+    drawn_gallery = rendered(
+        "gallery.html.j2",
+        drawn=drawn,
+        examples=examples,
+        thumbnails=pictures,
+        cfg=cfg,
+        classes=gallery.CLASSES,
+        gallery_row=method(drawn.row) if drawn.row else None,
+        examined_name=examined().name,
+        number=number,
+        views=three_views,
+    )
     shown = Shown(
         read,
         results,
@@ -112,7 +124,7 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         ceiling_tables(read.ceilings, results.undertrained),
         broken_ceilings(read.ceilings),
         {table.id: table for table in shown_tables},
-        _gallery(drawn, examples, pictures, cfg),
+        drawn_gallery,
     )
     page = _page(shown)
     documents = page.documents(
@@ -153,35 +165,17 @@ def _pictures(
     return frames, rejects
 
 
-def _gallery(
-    drawn: gallery.GalleryWindows,
-    examples: Sequence[gallery.Example],
-    pictures: Mapping[tuple[str, float], Thumbnail],
-    cfg: CompletedReport,
-) -> Markup:
-    return rendered(
-        "gallery.html.j2",
-        drawn=drawn,
-        examples=examples,
-        thumbnails=pictures,
-        cfg=cfg,
-        classes=gallery.CLASSES,
-        gallery_row=method(drawn.row) if drawn.row else None,
-        examined_name=examined().name,
-        number=number,
-        views=three_views,
-    )
-
-
 def _page(shown: Shown) -> Page:
-    """Return the page: its first screen, then the sections."""
     read, results, cfg = shown.read, shown.results, shown.cfg
+    # groups of which a check does not hold are first and not folded
+    groups = sorted(_groups(read.judgements), key=lambda group: all(check.verdict == "holds" for check in group[1]))
+    n_open = sum(any(check.verdict != "holds" for check in checks) for _, checks in groups)
+    checked = [checks_table(_chip(group)[1], group[1]) for group in groups]
     verdict = verdict_of(
         results,
         simulated=read.simulated,
         has_heads=cfg.has_heads,
         is_broken=bool(shown.broken),
-        gate=read.gate,
         judgements=read.judgements,
     )
     opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
@@ -190,7 +184,7 @@ def _page(shown: Shown) -> Page:
         *_of_results(shown),
         Section("horizon", "Over the horizon", (), rows.horizon_charts(results, read.ceilings), HORIZON, legend),
         *_of_gains(shown),
-        _of_checks(read.judgements),
+        Section("checks", "Checks", checked, n_open=n_open),
         *_of_run(shown),
     ]
     return Page(
@@ -209,7 +203,6 @@ def _page(shown: Shown) -> Page:
 
 
 def _of_results(shown: Shown) -> list[Section]:
-    """Return the values, their ceilings, and the published values."""
     results, cfg = shown.results, shown.cfg
     scored = [table for id_, table in shown.tables.items() if not id_.startswith(("opening", "against-"))]
     reason = next((row.detail for row in shown.read.judgements if row.check == NO_CEILING), "")
@@ -227,7 +220,6 @@ def _of_results(shown: Shown) -> list[Section]:
 
 
 def _of_gains(shown: Shown) -> list[Section]:
-    """Return the controls, the parts of a gain, the gate and the pool."""
     read = shown.read
     controls = [
         *records_table("Shuffled middle trajectories", read.shuffles),
@@ -243,15 +235,7 @@ def _of_gains(shown: Shown) -> list[Section]:
     ]
 
 
-def _of_checks(judgements: Sequence[Judgement]) -> Section:
-    """Return the checks by group: first, not folded, those of which one does not hold."""
-    groups = sorted(_groups(judgements), key=lambda group: all(check.verdict == "holds" for check in group[1]))
-    n_open = sum(any(check.verdict != "holds" for check in checks) for _, checks in groups)
-    return Section("checks", "Checks", [checks_table(_chip(group)[1], group[1]) for group in groups], n_open=n_open)
-
-
 def _of_run(shown: Shown) -> list[Section]:
-    """Return what was measured of the features and the answers, trainings, data, gallery and limits."""
     read, results = shown.read, shown.results
     problems = health.problems(read.rejects)
     counted = [health.counts(read.takes, read.segments, read.windows), health.flows(read.outputs, read.rejects)]

@@ -113,11 +113,7 @@ def linked_folder(home: Path) -> str:
 
 
 def link_to(page: str) -> str | None:
-    """Return the path of a page in the UI of its root; None where no UI of the root can serve it.
-
-    Args:
-        page: address of the page, `<root>/reports/<name>.html`.
-    """
+    """Return the path of a page, `<root>/reports/<name>.html`, in the UI of its root; None where no UI can serve it."""
     home = Path(page).parent.parent / HOME
     return None if "://" in page or not home.is_dir() else f"/{linked_folder(home)}/{Path(page).name}"
 

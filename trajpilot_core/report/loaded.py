@@ -165,7 +165,24 @@ def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[str]:
 def limits(loaded: Loaded, cfg: CompletedReport) -> list[str]:
     """Return the sentences that this run's data call for; what a table of the page shows is none of them."""
     (_, n_takes), n_seeds = loaded.scored, len(loaded.seeds)
-    sentences = [WORLD if loaded.simulated else RECORDED, *_of_settings(cfg)]
+    sentences = [WORLD if loaded.simulated else RECORDED]
+    taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
+    parts = [f"{what} from {run.place} (sha256 {run.sha256[:12]})" for what, run in taken.items() if run is not None]
+    if parts:
+        sentences.append(
+            f"Models of another run: {' and '.join(parts)}. Its training data counts as training data here."
+        )
+    if cfg.released is not None:
+        sentences.append(
+            f"Appearance is {cfg.released}: {released_note(cfg.released)}. A row of such a file is longer than many "
+            "segments. It then also covers what happens before and after them, including the step after Start. A file "
+            "that is shifted by one row cannot be detected."
+        )
+    if cfg.windows_per_horizon is not None:
+        sentences.append(
+            f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "
+            "(vlm.windows_per_horizon): do not compare its numbers with those of all windows."
+        )
     if "" in loaded.takes["video"].to_pylist():
         sentences.append(
             "No video was read: the lengths of takes come from the metadata. Where one differs from its video by a "
@@ -192,27 +209,4 @@ def limits(loaded: Loaded, cfg: CompletedReport) -> list[str]:
         "Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
         "reads the labels of retrieved windows and chooses among many plans, and can be above it."
     )
-    return sentences
-
-
-def _of_settings(cfg: CompletedReport) -> list[str]:
-    """State what settings limit: models of another run, features that a corpus released, a sample of the windows."""
-    sentences = []
-    taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
-    parts = [f"{what} from {run.place} (sha256 {run.sha256[:12]})" for what, run in taken.items() if run is not None]
-    if parts:
-        sentences.append(
-            f"Models of another run: {' and '.join(parts)}. Its training data counts as training data here."
-        )
-    if cfg.released is not None:
-        sentences.append(
-            f"Appearance is {cfg.released}: {released_note(cfg.released)}. A row of such a file is longer than many "
-            "segments. It then also covers what happens before and after them, including the step after Start. A file "
-            "that is shifted by one row cannot be detected."
-        )
-    if cfg.windows_per_horizon is not None:
-        sentences.append(
-            f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "
-            "(vlm.windows_per_horizon): do not compare its numbers with those of all windows."
-        )
     return sentences

@@ -7,7 +7,7 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.evaluation.event_rows import NO_TOKENS, SHOT_MODELS, SHOT_NAMES, SHOT_ROWS
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.shots import SHOT_METRICS
-from trajpilot_core.paper.published import table_rows
+from trajpilot_core.paper.published import published_events
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import Page, Section, checks_section, records
@@ -15,7 +15,6 @@ from trajpilot_core.report.tables.table import LEGEND, NOTHING, Table, Value, ma
 from trajpilot_core.report.verdict import comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}
-PUBLISHED = "basketball_shot_outcome"
 PAPERS: Mapping[str, OutcomeMetric] = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced",
@@ -36,7 +35,7 @@ def documents(
     is_simulated: bool,
 ) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    tables = (main_table(scores, judgements), contrast_table(contrasts))
+    tables = (main_table(scores, judgements), _contrast_table(contrasts))
     published = () if is_simulated else (published_table(),)
     where = "a simulated world in the file layout of Ego-Exo4D basketball" if is_simulated else "Ego-Exo4D basketball"
     title = f"Shot outcome on {where}"
@@ -104,8 +103,7 @@ def main_text(scores: Sequence[ShotScore], cfg: CompletedOutcome) -> str:
     )
 
 
-def contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
-    """Return the paired differences, mean over the seeds."""
+def _contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
     lines = tuple(
         (
             f"{SHOT_NAMES[pair.row]} − {SHOT_NAMES[pair.against]}",
@@ -119,9 +117,7 @@ def contrast_table(contrasts: Sequence[ShotContrast]) -> Table:
 
 def published_table() -> Table:
     """Return the paper's table."""
-    rows: dict[str, dict[OutcomeMetric, float]] = {}
-    for line in table_rows(PUBLISHED):
-        rows.setdefault(line["row"], {})[PAPERS[line["metric"]]] = float(line["value"])
+    rows = published_events("basketball_shot_outcome", PAPERS)
     shown = tuple((row, *(f"{values[m]:.2f}" for m in HEADERS if m in values)) for row, values in rows.items())
     header = tuple(name for metric, name in HEADERS.items() if metric != "auc")
     return Table("Published (arXiv 2605.20388), one seed, no intervals", ("row", *header), shown)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from schemas.arrow import rows_of
 from schemas.events import ShotScore
 from schemas.poses import PoseScore
-from schemas.results import Ceiling, GateRow, Judgement, Metric
+from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.incoming import literal
 from trajpilot_core.methods.plugged import listed
@@ -97,7 +97,6 @@ def _plans(committed: Committed) -> Brief:
         simulated=bool(committed.warning()),
         has_heads=has_heads,
         is_broken=any(row.binding and row.above for row in ceilings),
-        gate=rows_of(GateRow, committed.table("evaluation", "gate")),
         judgements=judgements,
     )
     opening = opening_table(results, has_heads=has_heads) or [Table("No row was scored", ("row",), ())]

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from schemas.events import ShotContrast, TokenContrast
-from schemas.results import GateRow, Judgement
+from schemas.planners import PLANNERS
+from schemas.results import Judgement
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
-from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, planners, with_role
+from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.results import OVERALL, Results, TableSpec, filled_tables
 from trajpilot_core.report.tables.table import Table, interval, number, row_name
@@ -62,7 +63,7 @@ def story_of(variants: Collection[str]) -> Story:
         question = "Anticipation: only the first clip is given, no goal. Does a retrieved head motion help?"
         return Story(question, rows, (anticipation.SCORER.id, anticipation.ENDPOINT_TRAJ.id), anticipation.NO_TRAJ.id)
     rows = tuple(charted())
-    nets = tuple(row.id for row in planners.PLANNERS if row.id in ids)
+    nets = tuple(planner for planner in PLANNERS if planner in ids)
     if nets:
         question = (
             "The steps between two clips: how do planners of other papers compare with rows that use head motion?"
@@ -100,7 +101,6 @@ def verdict_of(
     simulated: bool,
     has_heads: bool,
     is_broken: bool,
-    gate: Sequence[GateRow] = (),
     judgements: Sequence[Judgement] = (),
 ) -> DerivedVerdict:
     """Derive the verdict.
@@ -108,7 +108,7 @@ def verdict_of(
     Args:
         has_heads: class heads rank the labels, so the decoded sequence is judged.
         is_broken: a row is above its ceiling.
-        judgements: checks of the run; failed ones that are faults are named, and rows below their floors are found.
+        judgements: of the run; they name faults and rows below their floors.
     """
     if is_broken:
         return with_faults(DerivedVerdict("nothing", BROKEN), judgements)
@@ -139,7 +139,6 @@ def verdict_of(
         m = gains[best]
         other = f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
         parts.append(f"best of the rows that do not see the truth is {row_name(best)}, {other}")
-    parts += _opened(gate) if decisive == examined().id else []
     text = f"{'; '.join(parts)} (95 % intervals over {gain.n_takes} test takes)."
     return with_faults(DerivedVerdict(state, placed(text, below, is_simulated=simulated)), judgements)
 
@@ -173,11 +172,7 @@ def comparison(
 ) -> str:
     """Return the verdict of a page of events, Scorer against No-Traj on the same test events; empty without both.
 
-    Args:
-        contrasts: differences in points of the metric.
-        names: row -> its printed name.
-        weak: rows that do not count as trained.
-        judgements: checks of the run; rows below their floors are found.
+    `names`: row -> its printed name; `weak`: rows that do not count as trained.
     """
     gain = next((c for c in contrasts if (c.row, c.against) == ("scorer", "no_traj")), None)
     if gain is None:
@@ -220,23 +215,9 @@ def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> Der
 
 
 def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
-    """Word the state."""
     if not story.picks_best:
         return worded(state, "a retrieved trajectory" if method(row).follows else row_name(row), weak)
     if state == "nothing":
         return worded(state, "the planners of other papers", weak)
     verb = {"helps": "is above", "hurts": "is below", "undecided": "is not shown to differ from"}[state]
     return f"{row_name(row)}, the best planner of another paper, {verb} {row_name(story.reference)}"
-
-
-def _opened(gate: Sequence[GateRow]) -> list[str]:
-    """State on how many test windows the gate opened; empty where that is not known."""
-    whole = [row for row in gate if row.horizon is None]
-    opened, windows = sum(row.n_opened for row in whole), sum(row.n_windows for row in whole)
-    if not windows:
-        return []
-    name, fallback = examined().name, row_name(REFERENCE)
-    where = f"{windows:,} test windows" + (f" (each counted for {len(whole)} seeds)" if len(whole) > 1 else "")
-    if not opened:
-        return [f"the gate never opened on {where}, so {name} is {fallback} here"]
-    return [f"the gate opened on {opened:,} of {where}, on the others {name} is {fallback}"]

@@ -31,6 +31,7 @@ from trajpilot_core.methods.sight import probe_rows, same
 from trajpilot_core.metrics import of_table
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.report.tables.results import all_tables, anticipation_tables, results_of
+from trajpilot_core.report.tables.table import Value
 from trajpilot_core.retrieval import bank, candidates
 from trajpilot_core.retrieval.bank import ChainView, chain_view, goal_dropout_view, without_goal
 from trajpilot_core.retrieval.candidates import fallback_plans
@@ -263,7 +264,8 @@ def test_they_alone_are_scored_on_the_steps_after_start_and_printed_in_tables_of
     assert scored_on("no_traj") & extra == set()
     results = results_of(metrics, [])
     assert [one.id for one in anticipation_tables(results)] == ["anticipation"]
-    printed = {cell.metric.variant for one in all_tables(results) for cell in one.values()}
+    cells = (cell for table in all_tables(results) for row in table.rows for cell in row)
+    printed = {cell.metric.variant for cell in cells if isinstance(cell, Value)}
     assert printed & {row.id for row in ROWS} == set()
     planned = results_of([row for row in metrics if not method(row.variant).anticipates], [])
     assert anticipation_tables(planned) == []

@@ -18,7 +18,7 @@ from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures import rows
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.tables.results import Results, TableSpec, absent_rows, all_tables, build_table, results_of
-from trajpilot_core.report.tables.table import DAGGER, number
+from trajpilot_core.report.tables.table import DAGGER, Value, number
 from trajpilot_core.stages import REPORTED, STAGES
 from trajpilot_core.stages.report import report_on
 
@@ -74,7 +74,7 @@ def bold(rows: dict[str, float], weak: frozenset[str] = frozenset(), metric: str
     """The bold rows of a column with these values."""
     made = [a_metric(variant=row, metric=metric, value=v, low=v - 1, high=v + 1) for row, v in rows.items()]
     table = build_table(Results(tuple(made), weak), TableSpec("t", "", [*rows], [metric]))
-    return [cell.metric.variant for cell in table.values() if cell.is_best]
+    return [cell.metric.variant for row in table.rows for cell in row if isinstance(cell, Value) and cell.is_best]
 
 
 def test_bold_is_the_single_best_row_above_every_floor_that_does_not_see_the_truth() -> None:

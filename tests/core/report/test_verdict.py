@@ -7,7 +7,7 @@ from report_page import CFG, Reader, with_metrics
 from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import GateRow, Judgement, Metric
+from schemas.results import Judgement, Metric
 from trajpilot_core.report.tables.results import Results, results_of
 from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, story_of, verdict_of, with_faults
 
@@ -137,24 +137,6 @@ def test_checks_that_do_not_all_hold_are_unfolded_and_the_others_folded(few: Tab
     checks = html.split('<section id="checks">')[1].split("</section>")[0]
     assert checks.index("4 of 5 Do models and rows count as trained?") < checks.index("<details>")
     assert checks.count("<details>") == 3
-
-
-def gate(opened: int) -> list[GateRow]:
-    common = {"seed": 0, "open_rate": 0.0, "gain_opened": 0.0, "gain_overall": 0.0, "harmed": 0.0}
-    places = ((None, 2838), (3, 900))
-    return [GateRow.model_validate({**common, "horizon": h, "n_opened": opened, "n_windows": n}) for h, n in places]
-
-
-def test_the_first_sentence_says_on_how_many_windows_the_gate_opened(inputs: Tables) -> None:
-    results = planted(inputs, scorer=(1.2, 0.3, 2.1))
-
-    def with_gate(opened: int) -> str:
-        return verdict_of(results, simulated=True, has_heads=False, is_broken=False, gate=gate(opened)).text
-
-    assert "the gate never opened on 2,838 test windows, so Scorer is No-Traj here" in with_gate(0)
-    assert "the gate opened on 41 of 2,838 test windows" in with_gate(41)
-    assert "never" not in with_gate(41)
-    assert "the gate" not in said(planted(inputs, endpoint_traj=(-2.0, -3.0, -1.0))).text
 
 
 def test_a_failed_check_that_speaks_of_a_fault_is_named_on_the_first_screen_and_others_are_not(few: Tables) -> None:

@@ -19,7 +19,7 @@ from trajpilot_core.methods import method
 from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import Thumbnail
-from trajpilot_core.report.gallery.windows import HELPED, Example, Facts, GalleryStep, GalleryWindows, Plan
+from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, Plan
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
@@ -163,7 +163,7 @@ def an_example() -> Example:
     path = HeadPath("true", "true", np.array([[0.0, 0.0, 0.0], [1.0, 0.5, 0.0]]))
     truth = tuple(f"truth {at}" for at in range(len(STATES)))
     plans = (Plan("Scorer", steps),)
-    return Example("w", "t", "take", HELPED, "a title", len(STATES), (1, 2), (0, 3), truth, plans, "", (path,), "m")
+    return Example("w", "t", "take", "a title", len(STATES), (1, 2), (0, 3), truth, plans, "", (path,), "m")
 
 
 STATES = (("hit", "✓"), ("hit", "✓"), ("top5", "5"), ("miss", "✗"), ("hit", "✓"))

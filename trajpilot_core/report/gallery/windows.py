@@ -99,7 +99,6 @@ class Plan:
     name: str
     steps: tuple[GalleryStep, ...]
     row: str = ""
-    """Its id."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,6 @@ class Example:
     window_id: str
     take_id: str
     take_name: str
-    group: str
-    """Its class."""
     title: str
     horizon: int
     times_s: tuple[float, ...]
@@ -162,7 +159,6 @@ def examples(gallery: GalleryWindows, facts: Facts) -> list[Example]:
 
 
 def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts) -> Example:
-    """Describe one window."""
     window = facts.windows[window_id]
     segments = [facts.segments[s] for s in window["segment_ids"]]
     rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
@@ -178,7 +174,6 @@ def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts) -
         window_id,
         window["take_id"],
         facts.takes[window["take_id"]]["name"],
-        name,
         title,
         window["horizon"],
         _middles(window, facts),
@@ -201,8 +196,7 @@ def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
 def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the retrieved window that is shown and its description: behind a gate, else without one; None: none.
 
-    Args:
-        rows: row of the tables -> its outcome on one window, with its `candidate`.
+    `rows`: row of the tables -> its outcome on one window, with its `candidate`.
     """
     for row in sorted((row for row in METHODS if row.follows), key=lambda row: row.gate is None):
         if row.id in rows and rows[row.id]["candidate"]:
@@ -237,7 +231,6 @@ def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
 
 
 def _gate(row: Mapping[str, Any] | None) -> str:
-    """Return the state of the gate."""
     if row is None or row["gate"] is None:
         return "no gate"
     declared = examined().gate

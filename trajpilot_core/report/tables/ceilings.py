@@ -55,12 +55,7 @@ def state_of(row: Ceiling) -> State:
 
 
 def ceiling_tables(rows: Sequence[Ceiling], undertrained: frozenset[str] = frozenset()) -> list[Table]:
-    """Group the figures by horizon, the plain mean first; none without rows.
-
-    Args:
-        rows: the table `ceilings`.
-        undertrained: rows that do not count as trained, which the table marks.
-    """
+    """Group the figures by horizon, the plain mean first; rows that do not count as trained are marked."""
     bounded = {row.metric for row in rows}
     metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in bounded)
 

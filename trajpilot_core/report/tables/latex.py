@@ -48,14 +48,10 @@ def _character(character: str) -> str:
 def fitted(tabular: str) -> list[str]:
     r"""Return the lines that set a table at its own size, or scaled down to the line where it is wider; needs graphicx.
 
-    Args:
-        tabular: the environment, without a blank line.
+    The environment `tabular` has no blank line.
     """
-    return [
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        *tabular.strip().splitlines()[:-1],
-        tabular.strip().splitlines()[-1] + "}",
-    ]
+    lines = tabular.strip().splitlines()
+    return [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%", *lines[:-1], lines[-1] + "}"]
 
 
 def document(tables: Sequence["Table"], note: str) -> str:

@@ -10,7 +10,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import method
 from trajpilot_core.paper import published
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import POOLED, Cell, Table, Value, number
+from trajpilot_core.report.tables.table import POOLED, Cell, Table, Value, marked, number, row_name
 
 READING = "“outside” marks rows whose interval excludes the published value. The published numbers have no intervals."
 
@@ -49,7 +49,7 @@ def comparisons(results: Results, table: published.PublishedTable | None) -> lis
     return [
         (
             POOLED[place] if isinstance(place, str) else str(place),
-            results.name(variant),
+            marked(row_name(variant), variant, results.undertrained),
             metric,
             Value(ours.value, ours.low, ours.high),
             f"{value:.2f}",

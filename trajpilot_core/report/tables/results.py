@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from schemas.results import Judgement, Metric
-from schemas.training import ClosedDecodingConfig
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, grouped, marked, number, row_label, row_name
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, grouped, number, row_label, row_name
 
-EVERY_POOLING = ("none", "plain", "sample")
 MEANS = ("plain", "sample")
 
 
@@ -31,10 +29,6 @@ class Results:
 
     metrics: tuple[Metric, ...]
     undertrained: frozenset[str]
-
-    def name(self, variant: str) -> str:
-        """Return the printed name of a row, marked where it does not count as trained."""
-        return marked(row_name(variant), variant, self.undertrained)
 
     @functools.cached_property
     def floors(self) -> Mapping[tuple[bool, int | None, str, str], list[float]]:
@@ -66,8 +60,7 @@ class Results:
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
     """Select the metrics that are printed, and the rows that do not count as trained."""
     undertrained = undertrained_rows(judgements, {row.id: row.models for row in METHODS})
-    kept = tuple(m for m in metrics if m.seed is None)
-    return Results(kept, undertrained)
+    return Results(tuple(m for m in metrics if m.seed is None), undertrained)
 
 
 class TableSpec(NamedTuple):
@@ -78,7 +71,7 @@ class TableSpec(NamedTuple):
     rows: Sequence[str]
     metrics: Sequence[str]
     """Its columns."""
-    poolings: Collection[str] = EVERY_POOLING
+    poolings: Collection[str] = ("none", "plain", "sample")
     """Which figures: `none` per horizon, `plain` and `sample` over the horizons."""
     reference: str | None = None
     """Of paired differences; None: the values themselves."""
@@ -117,10 +110,7 @@ def _is_best(m: Metric, group: Sequence[Metric], results: Results) -> bool:
 def is_single_best(value: float, others: Sequence[float], higher: bool, digits: int = 1) -> bool:
     """Return whether a value is better than all others as printed; of values that print alike none is the best.
 
-    Args:
-        value: the candidate.
-        others: those of the other rows that count as trained, and of the floors.
-        higher: larger values are better; a share of zero is never the best.
+    `others` are those of the other trained rows and of the floors. Where `higher` is better, zero is never the best.
     """
     printed = number(value, digits)
     if higher and printed == number(0.0, digits):
@@ -202,7 +192,6 @@ def absent_rows(results: Results) -> list[str]:
     return [f"{NOTHING}: {'; '.join(missing)}"] if missing and scored else []
 
 
-POOLINGS = ("none", "sample")
 OVERALL = ("SR", "Mid mAcc", "mIoU")
 """Columns of the means over the horizons."""
 FULL = (*OVERALL, "ED")
@@ -219,15 +208,4 @@ def anticipation_tables(results: Results) -> list[Table]:
     )
     columns = (*of_table("open"), *of_table("anticipation"))
     shown = [row for row in results.variants() if method(row).anticipates]
-    return filled_tables(results, [TableSpec("anticipation", title, shown, columns, POOLINGS)])
-
-
-def head_settings(n_labels: int, bridge_weight: float, decoding: ClosedDecodingConfig) -> dict[str, float]:
-    """Return the hyperparameters of class heads, as the paper's table names them."""
-    return {
-        "labels": float(n_labels),
-        "lambda_bridge": bridge_weight,
-        "transition_weight": decoding.weight,
-        "smoothing": decoding.smoothing,
-        "temperature": decoding.temperature,
-    }
+    return filled_tables(results, [TableSpec("anticipation", title, shown, columns, ("none", "sample"))])

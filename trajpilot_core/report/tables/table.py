@@ -134,10 +134,6 @@ class Table:
         ends = accumulate(group.n_rows for group in self.groups)
         return [(group, self.rows[end - group.n_rows : end]) for group, end in zip(self.groups, ends, strict=True)]
 
-    def values(self) -> list[Value]:
-        """Return all values, in reading order."""
-        return [cell for row in self.rows for cell in row if isinstance(cell, Value)]
-
     def flat(self) -> "Table":
         """Return a plain table: the title of a group is printed in its first row, a rule above it, metrics as heads."""
         if not self.groups:
@@ -148,24 +144,29 @@ class Table:
         return replace(self, header=("", *heads), rows=rows, rules=rules, groups=())
 
     def markdown(self) -> str:
-        """Return a heading, the note and the table, or a sentence without rows; a bar inside a cell is escaped."""
+        """Return a heading, the note and the table, or a sentence without rows; a bar inside a cell is escaped.
+
+        A verdict that holds or fails is bold, and so is the best of a column.
+        """
         head = f"### {self.title}\n\n" if self.title else ""
         head += f"{self.note.strip()}\n\n" if self.note else ""
         if not self.rows:
             return f"{head}*Nothing was run for this table.*\n"
-        lines = [self.header, ["---"] * len(self.header), *([marked_text(cell) for cell in row] for row in self.rows)]
+        bold = [[f"**{cell}**" if str(cell) in MARKED or is_best(cell) else str(cell) for cell in r] for r in self.rows]
+        lines = [self.header, ["---"] * len(self.header), *bold]
         return head + "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
     def html(self) -> Markup:
         """Return the table with its title as caption; every text is escaped, columns of numbers are right-aligned."""
-        right = self._right()
+        kinds = ["num" if is_right else "" for is_right in self._right()]
         over = [Markup('<th colspan="{}" class="over">{}</th>').format(span, title) for title, span in self.over]
-        cells = [_head(name, is_right, self.groups) for name, is_right in zip(self.header, right, strict=True)]
+        cells = [_head(name, kind, self.groups) for name, kind in zip(self.header, kinds, strict=True)]
         head = Markup("</tr>\n<tr>").join(Markup("").join(line) for line in (over, cells) if line)
         title = Markup('<tr class="group"><th scope="rowgroup" colspan="{}">{} <span class="n">{}</span></th></tr>\n')
-        bodies = [(title.format(len(right), group.title, group.size), rows) for group, rows in self.blocks()]
+        bodies = [(title.format(len(kinds), group.title, group.size), rows) for group, rows in self.blocks()]
+        line = Markup("<tr>{}</tr>\n")
         body = Markup("</tbody>\n<tbody>\n").join(
-            above + Markup("").join(_html_row(row, right) for row in rows)
+            above + Markup("").join(line.format(Markup("").join(map(_html_cell, row, kinds))) for row in rows)
             for above, rows in bodies or [(Markup(""), self.rows)]
         )
         return Markup(
@@ -204,8 +205,10 @@ class Table:
         return {"title": self.title, "header": list(self.header), "note": self.note, "rows": finite(rows)}
 
     def _right(self) -> list[bool]:
-        """Return which columns contain only numbers."""
-        return [all(is_number(row[at]) for row in self.rows) for at in range(len(self.header))]
+        """Return which columns contain only numbers; empty cells fit in them."""
+        texts = [["" if isinstance(cell, Value) else str(cell) for cell in row] for row in self.rows]
+        fits = [[text in ("", DASH, NOTHING) or PRINTED.fullmatch(text) is not None for text in row] for row in texts]
+        return [all(row[at] for row in fits) for at in range(len(self.header))]
 
 
 def number(value: float, digits: int = 1, is_signed: bool = False) -> str:
@@ -229,21 +232,9 @@ def metric_head(metric: str, printed: str = "") -> str:
     return f"{printed or metric} {'↑' if rises else '↓'}"
 
 
-def marked_text(cell: Cell) -> str:
-    """Print a cell; a verdict that holds or fails is bold, and so is the best of a column."""
-    text = str(cell)
-    return f"**{text}**" if text in MARKED or is_best(cell) else text
-
-
 def is_best(cell: Cell) -> bool:
     """Return whether a cell is printed as the best of its column."""
     return isinstance(cell, Value) and cell.is_best
-
-
-def is_number(cell: Cell) -> bool:
-    """Return whether a cell fits in a column of numbers; empty cells do."""
-    text = str(cell)
-    return isinstance(cell, Value) or text in ("", DASH, NOTHING) or PRINTED.fullmatch(text) is not None
 
 
 def finite(value: JsonValue) -> JsonValue:
@@ -255,35 +246,23 @@ def finite(value: JsonValue) -> JsonValue:
     return [finite(inner) for inner in value] if isinstance(value, list) else value
 
 
-def key_of(m: Metric) -> str:
-    """Return the name of a figure of the evaluation in HTML."""
-    return "|".join((m.variant, m.reference or "", m.pooling if m.horizon is None else str(m.horizon), m.metric))
-
-
-def _head(name: str, is_right: bool, groups: Sequence[Group]) -> Markup:
-    """Return a cell of the header; a metric has its description."""
-    kind = Markup(' class="num"') if is_right else Markup("")
+def _head(name: str, kind: str, groups: Sequence[Group]) -> Markup:
+    text: str = name
     if groups and name in METRICS:
-        return Markup('<th scope="col"{}><abbr title="{}">{}</abbr></th>').format(kind, METRICS[name].description, name)
-    return Markup('<th scope="col"{}>{}</th>').format(kind, name)
-
-
-def _html_row(cells: Sequence[Cell], right: Sequence[bool]) -> Markup:
-    """Return one row."""
-    parts = [_html_cell(cell, "num" if is_right else "") for cell, is_right in zip(cells, right, strict=True)]
-    return Markup("<tr>{}</tr>\n").format(Markup("").join(parts))
+        text = Markup('<abbr title="{}">{}</abbr>').format(METRICS[name].description, name)
+    return Markup('<th scope="col"{}>{}</th>').format(Markup(' class="num"') if kind else "", text)
 
 
 def _html_cell(cell: Cell, kind: str) -> Markup:
-    """Return one cell; `kind` is the class that its column has."""
     text: str = str(cell)
     if isinstance(cell, Label) and cell.row:
         means = Markup('<span class="means">{}</span>').format(cell.note) if cell.note else ""
         return Markup('<th scope="row"><span class="chip k-{}"></span>{}{}</th>').format(cell.row, text, means)
     kinds, attributes = [MARKED.get(text, kind), cell.style if isinstance(cell, Label) else ""], Markup("")
-    if isinstance(cell, Value) and cell.metric is not None:
+    if isinstance(cell, Value) and (m := cell.metric) is not None:
         kinds += ["best" if cell.is_best else "", cell.sign]
-        attributes = Markup(' data-key="{}"').format(key_of(cell.metric))
+        key = "|".join((m.variant, m.reference or "", m.pooling if m.horizon is None else str(m.horizon), m.metric))
+        attributes = Markup(' data-key="{}"').format(key)
         arrow = Markup('<span class="arrow" title="the interval excludes zero: {}">{}</span>')
         arrow = arrow.format(cell.sign, ARROWS[cell.sign]) if cell.sign else Markup("")
         text = Markup('<span class="v">{}</span>{} <span class="ci">{}</span>').format(cell.text, arrow, cell.bracket)
@@ -307,10 +286,9 @@ def records_table(title: str, rows: Sequence[Record], note: str = "") -> list[Ta
 
 
 def _field(name: str, value: object) -> str:
-    """Print a field of a record; no horizon means all of them."""
     if isinstance(value, float):
         return number(value, 1 if abs(value) >= 10 else 3)
-    text = "all" if value is None else str(value)
+    text = "all" if value is None else str(value)  # no horizon means all of them
     row, *rest = text.split(":", 1)
     return ":".join((row_name(row), *rest)) if name == "variant" else text
 

@@ -6,7 +6,7 @@ is printed as "not run".
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from math import isfinite
 from typing import NamedTuple
 
@@ -155,10 +155,8 @@ class PaperTable:
         rows = tuple(
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns)) for line in self.lines
         )
-        over: list[tuple[str, int]] = [("", len(self.heads))]
-        for column in self.columns:
-            title, span = over[-1]
-            over = [*over[:-1], (title, span + 1)] if title == column.over else [*over, (column.over, 1)]
+        titles = [*("" for _ in self.heads), *(column.over for column in self.columns)]
+        over = tuple((title, len([*same])) for title, same in groupby(titles))
         parts = [SIMULATED_RUNS] if any(cell.is_simulated for cell in cells) else []
         parts += [self.note] if self.note and mine else []
         parts += [LEGEND] if any(cell.is_undertrained for cell in mine) else []
@@ -167,7 +165,7 @@ class PaperTable:
             (*self.heads, *(column.head for column in self.columns)),
             rows,
             note=" ".join([*parts, self.always]).strip(),
-            over=tuple(over) if any(column.over for column in self.columns) else (),
+            over=over if any(titles) else (),
             rules=self.rules,
         )
 
@@ -208,22 +206,10 @@ def headed(heads: Mapping[str, str]) -> tuple[Column, ...]:
 def measured(
     run: PaperRun, table: str, metrics: Sequence[str], pooling: Sequence[str], rows: Sequence[str]
 ) -> list[PaperCell]:
-    """Return the cells of a table that are metrics of the evaluation.
-
-    Args:
-        pooling: `none` for the horizons, `plain` or `sample` for a mean over them; its cells have no horizon.
-    """
+    """Return the cells of a table that are metrics of the evaluation; those of means over horizons have none."""
+    weak = run.results.undertrained
     return [
-        plain_cell(
-            run,
-            table,
-            m.variant,
-            m.metric,
-            m.value,
-            m,
-            dataset=run.dataset,
-            is_undertrained=m.variant in run.results.undertrained,
-        )
+        plain_cell(run, table, m.variant, m.metric, m.value, m, dataset=run.dataset, is_undertrained=m.variant in weak)
         for m in run.results.find(set(rows), None)
         if m.pooling in pooling and m.metric in metrics
     ]
@@ -234,9 +220,7 @@ def plain_cell(
 ) -> PaperCell:
     """Return a cell of a run; infinite ends of an interval become None.
 
-    Args:
-        figure: has the horizon, the interval and the counts of the cell, as far as it has fields of these names.
-        fields: further fields of the cell.
+    `figure` has the horizon, the interval and the counts of the cell, as far as it has fields of these names.
     """
     known = {name: getattr(figure, name) for name in OF_FIGURE if hasattr(figure, name)} | fields
     known = {name: known[name] for name in known if not isinstance(known[name], float) or isfinite(known[name])}

@@ -16,7 +16,7 @@ from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
 from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATOMIC
-from trajpilot_core.report.tables.results import head_settings, results_of
+from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
@@ -41,16 +41,17 @@ def read_run(root: str) -> PaperRun:
         [] if metrics is None else rows_of(Metric, metrics),
         [] if judgements is None else rows_of(Judgement, judgements),
     )
-    predictor = (
-        PredictorConfig.model_validate(side.outputs["predictor"].config) if "predictor" in side.outputs else None
-    )
+    made = side.outputs.get("predictor")
+    predictor = None if made is None else PredictorConfig.model_validate(made.config)
     is_classes = predictor is not None and predictor.head == "classes"
     settings: dict[str, float] = {}
     if predictor is not None and is_classes and EVALUATION in side.outputs:
         labels = table(INGEST, "labels", ("label_id",))
         assert labels is not None
         decoding = ScorerConfig.model_validate(side.outputs["scorer"].config).decoding
-        settings = head_settings(labels.num_rows, predictor.bridge_weight, decoding)
+        settings = {"labels": float(labels.num_rows), "lambda_bridge": predictor.bridge_weight}
+        settings |= {"transition_weight": decoding.weight, "smoothing": decoding.smoothing}
+        settings["temperature"] = decoding.temperature
     return PaperRun(
         root,
         _dataset(side, is_classes),

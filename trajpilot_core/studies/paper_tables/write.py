@@ -27,11 +27,9 @@ PREAMBLE = r"""\documentclass[letterpaper]{article}
 
 
 def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
-    """Write every table under `out` and return the files; equal cells, equal bytes.
+    """Write every table under `out`, over files of the same names, and return the files; equal cells, equal bytes.
 
-    Args:
-        cells: those that runs fill; all others read "not run".
-        out: folder; files of the same names are replaced.
+    Cells that no run fills read "not run".
     """
     folder, files = out / FOLDER, []
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,10 +49,7 @@ def write_document(
 ) -> Path:
     r"""Write paper.tex, which compiles in its own folder with pdflatex, and return it.
 
-    Args:
-        figures: label -> caption; their files are in `figures`.
-        banner: notice at the top.
-        absent: a sentence for each figure that was not drawn.
+    `figures`: label -> caption, their files are in `figures`; `absent`: a sentence for each that was not drawn.
     """
     lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner)]
     if absent:

@@ -58,8 +58,7 @@ def of_datasets(
     return measured(run, table, metrics, (pooling,), published.CLOSED_ROWS) if run.dataset in datasets else []
 
 
-def of_settings(run: PaperRun) -> list[PaperCell]:
-    """Return the hyperparameters of a run on one of the three benchmarks."""
+def _of_settings(run: PaperRun) -> list[PaperCell]:
     if run.dataset not in published.BENCHMARKS.values():
         return []
     return [
@@ -119,7 +118,7 @@ CLOSED = (
         heads=("Benchmark",),
         lines=tuple(Line((title,), dataset) for dataset, title in TITLES.items()),
         columns=tuple(Column(head, (name,), digits=None) for name, head in SETTINGS.items()),
-        cells=of_settings,
+        cells=_of_settings,
         of_methods=False,
         recipes=BENCHMARK_RECIPES,
     ),

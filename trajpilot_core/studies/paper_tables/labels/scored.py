@@ -20,7 +20,7 @@ from schemas.results import Headroom, PairDistance, ProgressShare
 from trajpilot_core.evaluation.comparison import EVALUATION
 from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, QUANTITIES, RANDOM, SAME_ACTION
 from trajpilot_core.evaluation.pose_rows import pose_rows
-from trajpilot_core.paper.published import ATOMIC_CORPUS, HEADROOM_FIELDS, HORIZONS
+from trajpilot_core.paper.published import ACTION_METRICS, ATOMIC_CORPUS, HEADROOM_FIELDS, HORIZONS
 from trajpilot_core.report.outcome_page import PAPERS
 from trajpilot_core.studies.paper_tables.base import (
     Column,
@@ -71,11 +71,7 @@ def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
 
 
 def table_of_scores(scored: ScoredBy, **fields: Any) -> PaperTable:
-    """Return a label that a stage of its own fills.
-
-    Args:
-        fields: those of `PaperTable` that do not follow from the scores.
-    """
+    """Return a label that a stage of its own fills; `fields`: those that do not follow from the scores."""
     cells = partial(of_scores, scored=scored)
     return PaperTable(label=scored.label, cells=cells, of_methods=False, note="Percent.", **fields)
 
@@ -100,7 +96,7 @@ ACTION_SCORES = ScoredBy(
     stage="action_token",
     entry="token_scores",
     rows={"visual_only_probe": "visual", "no_traj": "no_traj", "scorer": "scorer", "oracle": "oracle"},
-    metrics={"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."},
+    metrics=ACTION_METRICS,
     where={"subset": "overall", "space": "trained_pairs"},
 )
 """In the space of the paper and of V-JEPA 2: the 3,568 pairs of verb and noun that occur in training."""
@@ -124,8 +120,7 @@ def rows_on_atomic(run: PaperRun, stage: str, entry: str, record: type[Stored]) 
     return [] if table is None else rows_of(record, table)
 
 
-def of_headroom(run: PaperRun) -> list[PaperCell]:
-    """Return the means over the seeds at H=5 for the paper's sizes of the pool."""
+def _of_headroom(run: PaperRun) -> list[PaperCell]:
     rows = [row for row in rows_on_atomic(run, EVALUATION, "headroom", Headroom) if row.horizon == HORIZON]
     return [
         plain_cell(run, HEADROOM, f"top_{pool}", quantity, mean(getattr(row, name) for row in mine), mine[0])
@@ -134,22 +129,6 @@ def of_headroom(run: PaperRun) -> list[PaperCell]:
         for quantity, name in HEADROOM_FIELDS.items()
     ]
 
-
-HEADROOM_TABLE = PaperTable(
-    label=HEADROOM,
-    title=f"What a pool of retrieved windows contains, H={HORIZON}",
-    heads=("Pool",),
-    lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
-    columns=(
-        Column("Mid same-step recall", ("same_step_recall",)),
-        Column("Mid any-step recall", ("any_step_recall",)),
-        Column("Cosine local / random", ("cosine_local", "cosine_random"), digits=3),
-    ),
-    cells=of_headroom,
-    of_methods=False,
-    note="Recall in percent; means over the seeds. A pool that is larger than the run's setting was not run.",
-    recipes=("atomic",),
-)
 
 MOTIVATION = "motivation"
 CONDITIONS = {
@@ -161,33 +140,18 @@ CONDITIONS = {
     "shuffled_text": "shuffled text",
     "shuffled_trajectory": "shuffled trajectory",
 }
-STEPS = 1
-"""Steps ahead."""
+STEPS_AHEAD = 1
 
 
-def of_conditions(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills: means over its seeds on test pairs."""
+def _of_conditions(run: PaperRun) -> list[PaperCell]:
     cells = []
     for row in rows_on_atomic(run, "latent_plans", "latent_conditions", ConditionScore):
-        cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
+        cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS_AHEAD, n_takes=row.n_takes)
         cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
         if row.condition != "none":
             cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
     return cells
 
-
-CONDITIONS_TABLE = PaperTable(
-    label=MOTIVATION,
-    title="Conditions of a predictor of future latents, H=1",
-    heads=("Conditioning",),
-    lines=tuple(Line((title,), row, STEPS) for row, title in CONDITIONS.items()),
-    columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
-    cells=of_conditions,
-    of_methods=False,
-    void=(("none", "gain_over_none"),),
-    note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
-    recipes=("atomic_latent",),
-)
 
 ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
 ENDPOINTS = {
@@ -214,16 +178,6 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
     ]
 
 
-ENDPOINTS_TABLE = PaperTable(
-    label=ENDPOINT_CACHE,
-    title="Recognition of the endpoints by a tuned vision-language model",
-    heads=("Quantity",),
-    lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
-    columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
-    cells=of_endpoints,
-    of_methods=False,
-    recipes=("vlm_sft",),
-)
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
 PAIRS = {
     ADJACENT: "Adjacent segments, same recording",
@@ -239,16 +193,14 @@ QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Mean cosine ↑"), strict
 STAGE = "diagnostics"
 
 
-def of_geometry(run: PaperRun) -> list[PaperCell]:
-    """Return the distances of the kinds of pairs of a run on atomic descriptions."""
+def _of_geometry(run: PaperRun) -> list[PaperCell]:
     return [
         plain_cell(run, GEOMETRY, row.pairs, row.quantity, row.value, row, dataset=row.split)
         for row in rows_on_atomic(run, STAGE, "pair_distances", PairDistance)
     ]
 
 
-def of_progress(run: PaperRun) -> list[PaperCell]:
-    """Return the shares of a run on atomic descriptions, and those of random orders."""
+def _of_progress(run: PaperRun) -> list[PaperCell]:
     rows = rows_on_atomic(run, STAGE, "progress_shares", ProgressShare)
     shares = [plain_cell(run, MONOTONICITY, row.split, FRACTION, row.share, row) for row in rows]
     chances = {row.horizon: row.chance for row in rows}
@@ -256,7 +208,21 @@ def of_progress(run: PaperRun) -> list[PaperCell]:
 
 
 TABLES = (
-    HEADROOM_TABLE,
+    PaperTable(
+        label=HEADROOM,
+        title=f"What a pool of retrieved windows contains, H={HORIZON}",
+        heads=("Pool",),
+        lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
+        columns=(
+            Column("Mid same-step recall", ("same_step_recall",)),
+            Column("Mid any-step recall", ("any_step_recall",)),
+            Column("Cosine local / random", ("cosine_local", "cosine_random"), digits=3),
+        ),
+        cells=_of_headroom,
+        of_methods=False,
+        note="Recall in percent; means over the seeds. A pool that is larger than the run's setting was not run.",
+        recipes=("atomic",),
+    ),
     PaperTable(
         label=GEOMETRY,
         title="Distances between features of segments",
@@ -267,7 +233,7 @@ TABLES = (
             for split, over in SPLITS.items()
             for metric, head in QUANTITY_HEADS.items()
         ),
-        cells=of_geometry,
+        cells=_of_geometry,
         of_methods=False,
         note="Pairs are sampled, one of each kind for each sampled segment; l1 is the mean over the components.",
         recipes=("atomic",),
@@ -278,7 +244,7 @@ TABLES = (
         heads=("Windows",),
         lines=tuple(Line((title,), row) for row, title in PROGRESS.items()),
         columns=tuple(Column(f"H={h}", (FRACTION,), horizon=h, digits=1) for h in HORIZONS),
-        cells=of_progress,
+        cells=_of_progress,
         of_methods=False,
         note="Percent of the windows. Training windows are sampled with the seed.",
         recipes=("atomic",),
@@ -312,6 +278,26 @@ TABLES = (
         rules=(3,),
         always="The probe reads temporal tokens of the clip (features.tokens=temporal), the paper's every patch.",
     ),
-    CONDITIONS_TABLE,
-    ENDPOINTS_TABLE,
+    PaperTable(
+        label=MOTIVATION,
+        title="Conditions of a predictor of future latents, H=1",
+        heads=("Conditioning",),
+        lines=tuple(Line((title,), row, STEPS_AHEAD) for row, title in CONDITIONS.items()),
+        columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
+        cells=_of_conditions,
+        of_methods=False,
+        void=(("none", "gain_over_none"),),
+        note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
+        recipes=("atomic_latent",),
+    ),
+    PaperTable(
+        label=ENDPOINT_CACHE,
+        title="Recognition of the endpoints by a tuned vision-language model",
+        heads=("Quantity",),
+        lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
+        columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
+        cells=of_endpoints,
+        of_methods=False,
+        recipes=("vlm_sft",),
+    ),
 )
