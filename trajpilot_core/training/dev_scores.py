@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from schemas.training import TrainConfig
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
+from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import Training, index_batches
 
 ROWS_PER_CALL = 2048
@@ -39,11 +41,10 @@ def row_measure(
 
 
 def row_training(
-    name: str,
-    seed: int,
+    job: TrainingJob,
     model: nn.Module,
+    cfg: TrainConfig,
     splits: Mapping[str, Tensor],
-    batch: int,
     loss: Callable[[Tensor], Tensor],
     score: Callable[[Tensor], Mapping[str, float]],
     **more: Any,
@@ -57,9 +58,9 @@ def row_training(
     fitted = splits["train"]
 
     def batches(generator: torch.Generator) -> list[Tensor]:
-        return [fitted[rows] for rows in index_batches(len(fitted), batch, generator, fitted.device)]
+        return [fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)]
 
-    return Training(name, seed, model, batches, loss, row_measure(splits, seed, score), **more)
+    return Training(job.name, job.seed, model, cfg, batches, loss, row_measure(splits, job.seed, score), **more)
 
 
 def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:

@@ -80,7 +80,7 @@ def new_event_predictor(
 def event_training(
     job: TrainingJob,
     task: EventTask,
-    batch: int,
+    cfg: TrainConfig,
     model: nn.Module,
     loss: Callable[[Tensor], Tensor],
     right: Callable[[Tensor], Tensor],
@@ -99,7 +99,7 @@ def event_training(
         return {quantity: float(right(rows).double().mean()) if len(rows) else 0.0}
 
     splits, kept = {"dev": task.dev, "train": task.fit}, {"selected": f"dev/{quantity}", "keeps_last": keeps_last}
-    return row_training(job.name, job.seed, model, splits, batch, loss, share, **kept)
+    return row_training(job, model, cfg, splits, loss, share, **kept)
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,7 @@ class ActionTask(EventTask):
     """(V, E) float32, unit norm."""
 
 
-def action_training(
-    job: TrainingJob, task: ActionTask, cfg: CompletedActionToken, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def action_training(job: TrainingJob, task: ActionTask, cfg: CompletedActionToken) -> Training:
     """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_event_predictor(ActionPredictor, task, cfg.predictor).to(job.device)
@@ -138,7 +136,7 @@ def action_training(
         total: Tensor = cosine + cfg.predictor.infonce_weight * pooled
         return total
 
-    return event_training(job, task, cfg.train.batch, model, loss, right, "action"), cfg.train
+    return event_training(job, task, cfg.train, model, loss, right, "action")
 
 
 ACTION_FIT = Fit(ActionTask, CompletedActionToken, action_training)
@@ -156,9 +154,7 @@ class OutcomeTask(EventTask):
     """(N,) bool."""
 
 
-def shot_training(
-    job: TrainingJob, task: OutcomeTask, cfg: CompletedOutcome, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def shot_training(job: TrainingJob, task: OutcomeTask, cfg: CompletedOutcome) -> Training:
     """Return the training of the variant or the probe that the job names."""
     with seeded(job.seed):
         is_probe = job.variant == PROBE
@@ -183,7 +179,7 @@ def shot_training(
     def right(rows: Tensor) -> Tensor:
         return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
 
-    return event_training(job, task, cfg.train.batch, model, loss, right, "accuracy", keeps_last=True), cfg.train
+    return event_training(job, task, cfg.train, model, loss, right, "accuracy", keeps_last=True)
 
 
 SHOT_FIT = Fit(OutcomeTask, CompletedOutcome, shot_training)

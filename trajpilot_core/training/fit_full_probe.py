@@ -180,6 +180,7 @@ def fit_side_by_side(
         name=next(iter(names)) if len(names) == 1 else PROBE,
         seed=seed,
         model=grid,
+        cfg=original_training(cfg, first),
         batches=own.begin,
         loss=own.loss,
         measure=own.measure,
@@ -190,8 +191,7 @@ def fit_side_by_side(
             for probe, member in zip(grid.probes, members, strict=True)
         ],
     )
-    train, where = original_training(cfg, first), (runtime.scratch, runtime.device)
-    fitted = fit(training, train, *where, runtime.progress, runtime.checkpoint_s)
+    fitted = fit(training, runtime.scratch, runtime.device, runtime.progress, runtime.checkpoint_s)
     return {name: chosen_of(fitted, name, members) for name in names}
 
 

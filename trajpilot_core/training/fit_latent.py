@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.latent import LatentConfig, LatentVariant
-from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.models.latent import (
@@ -180,9 +179,7 @@ def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str,
     return scores | ({f"{QUANTITY} of goal": -float(torch.cat(goals).mean())} if goals else {})
 
 
-def latent_training(
-    job: TrainingJob, task: LatentTask, cfg: LatentConfig, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def latent_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> Training:
     """Return the training of the variant that the job names; all predictors start with equal weights."""
     variant = cast(LatentVariant, job.variant)
     if variant == "latent_head":
@@ -192,19 +189,19 @@ def latent_training(
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
     latent_fit, windows, dev = LatentFit(model, task, cfg, variant, controls), *task.windows(variant)
     scored = {split: rows for split, rows in (("dev", dev), ("train", sampled_fit(windows, dev, job.seed))) if rows}
-    training = Training(
+    return Training(
         name=job.name,
         seed=job.seed,
         model=model,
+        cfg=cfg.train,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
         loss=lambda batch: latent_loss(latent_fit, *batch),
         measure=lambda: measured(scored, partial(distances, latent_fit)),
         selected=SELECTED,
     )
-    return training, cfg.train
 
 
-def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> tuple[Training, TrainConfig]:
+def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> Training:
     """Return the training of the classifier on true latents of the fitted takes."""
     with seeded(job.seed):
         head = standardising(LatentHead(task.shape()), task, cfg).to(job.device)
@@ -223,9 +220,8 @@ def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> tupl
     def loss(rows: Tensor) -> Tensor:
         return F.cross_entropy(logits(rows), task.labels[rows])
 
-    splits, batch = {"dev": task.dev_rows, "train": task.fit_rows}, cfg.head.batch
-    training = row_training(job.name, job.seed, head, splits, batch, loss, shares, selected="dev/right")
-    return training, cfg.head
+    splits = {"dev": task.dev_rows, "train": task.fit_rows}
+    return row_training(job, head, cfg.head, splits, loss, shares, selected="dev/right")
 
 
 FIT = Fit(LatentTask, LatentConfig, latent_training)

@@ -129,12 +129,10 @@ def parts_of(variant: str) -> tuple[PlannerName, int]:
     return cast(PlannerName, method), int(horizon)
 
 
-def planner_training(
-    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, trial: int
-) -> tuple[Training, TrainConfig]:
+def planner_training(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig) -> Training:
     """Return the training of the method and horizon that the job names at one learning rate; the models of all rates
     start with equal weights."""
-    (method, horizon), rate = parts_of(job.variant), cfg.rates[trial]
+    (method, horizon), rate = parts_of(job.variant), cfg.rates[job.trial]
     originals = {"schema": cfg.schema_net.train, "pdpp": cfg.pdpp.train, "viterbi_plan_net": cfg.viterbi_plan_net.train}
     settings, splits = originals[method], {"train": task.fit[horizon], "dev": task.dev[horizon]}
     windows = splits["train"]
@@ -175,10 +173,11 @@ def planner_training(
             return cfg.lr * learning_rate_multiplier(step, total)
         return float(cfg.lr * settings.gamma ** (step // each // settings.step_epochs))
 
-    training = Training(
+    return Training(
         name=f"{job.name}, rate x{rate:.2g}",
         seed=job.seed,
         model=model,
+        cfg=train,
         batches=batches,
         loss=loss,
         measure=row_measure(splits, job.seed, partial(accuracy, model, task, horizon, job.seed)),
@@ -186,7 +185,6 @@ def planner_training(
         rate=scheduled,
         stepped=model.after_step,
     )
-    return training, train
 
 
 def n_rates(cfg: PlannersConfig) -> int:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.annotation import SHORTEST_PLAN
-from schemas.training import HeadKind, PredictorConfig, TrainConfig
+from schemas.training import HeadKind, PredictorConfig
 from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
 from trajpilot_core.data.imported_fits import first_weights
@@ -94,18 +94,17 @@ def windows_of_chain(data: PlanningData, chain: Chain) -> tuple[Tensor, dict[int
     return rows_of_takes(data.segment_take, takes), fit, dev
 
 
-def predictor_training(
-    job: TrainingJob, task: PredictorTask, cfg: PredictorConfig, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def predictor_training(job: TrainingJob, task: PredictorTask, cfg: PredictorConfig) -> Training:
     """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
         begin_class_head(model, task.bank)  # with the factor of the other run, not the initial one
-    training = Training(
+    return Training(
         name=job.name,
         seed=job.seed,
         model=model,
+        cfg=cfg.train,
         batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, *batch),
         measure=measurer(
@@ -117,7 +116,6 @@ def predictor_training(
         ),
         selected="dev/M@1",
     )
-    return training, cfg.train
 
 
 FIT = Fit(PredictorTask, PredictorConfig, predictor_training)

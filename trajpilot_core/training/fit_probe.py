@@ -107,9 +107,9 @@ def grid(cfg: ProbeConfig) -> list[Trial]:
     return [Trial(*values) for values in product(cfg.rates, cfg.decays)]
 
 
-def visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, number: int) -> tuple[Training, TrainConfig]:
+def visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig) -> Training:
     """Return a trial of the grid; all start with equal weights."""
-    return probe_training(job, task, cfg, number, lambda: AttentiveProbe(task.shape(cfg)))
+    return probe_training(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)))
 
 
 def n_trials(cfg: ProbeConfig | CompletedActionToken) -> int:
@@ -137,10 +137,10 @@ def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
 
 
 def probe_training(
-    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, number: int, build: Callable[[], nn.Module], *more: Tensor
-) -> tuple[Training, TrainConfig]:
+    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, build: Callable[[], nn.Module], *more: Tensor
+) -> Training:
     """Return a trial of a grid with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
-    trial = grid(cfg)[number]
+    trial = grid(cfg)[job.trial]
     with seeded(job.seed):
         model = build().to(job.device)
 
@@ -152,9 +152,8 @@ def probe_training(
         rankings = answers(model, task.tokens[rows], task.column_numbers(), *(values[rows] for values in more))
         return shares_of(task.columns[rows].cpu().numpy(), rankings)
 
-    name = f"{job.name}, {trial.name}"
-    training = row_training(name, job.seed, model, task.splits(), cfg.batch, loss, shares, **ORIGINAL)
-    return training, original_training(cfg, trial)
+    named, train = job._replace(name=f"{job.name}, {trial.name}"), original_training(cfg, trial)
+    return row_training(named, model, train, task.splits(), loss, shares, **ORIGINAL)
 
 
 def cosine(step: int, total: int, cfg: TrainConfig) -> float:
@@ -253,12 +252,10 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -
     return model
 
 
-def token_training(
-    job: TrainingJob, task: TokenTask, cfg: CompletedActionToken, number: int
-) -> tuple[Training, TrainConfig]:
+def token_training(job: TrainingJob, task: TokenTask, cfg: CompletedActionToken) -> Training:
     """Return a trial of the fine-tuning of the row that the job names."""
     row = cast(TokenRow, job.variant)
-    return probe_training(job, task, cfg.tuned, number, lambda: new_token_probe(row, task, cfg), task.token)
+    return probe_training(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), task.token)
 
 
 TOKEN_FIT = Fit(TokenTask, CompletedActionToken, token_training, n_trials)

@@ -137,12 +137,13 @@ def train_scorer(
         name=f"final/{name}",
         seed=seed,
         model=scorer,
+        cfg=config.train,
         selected="dev/selection",
         loss=loss,
         measure=measurer(scorer, train, dev, config.train.batch, seed),
         batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
-    fitted = fit(training, config.train, runtime.scratch / name, device, runtime.progress, runtime.checkpoint_s)
+    fitted = fit(training, runtime.scratch / name, device, runtime.progress, runtime.checkpoint_s)
     at = fitted.best_epoch, "dev", "threshold"
     thresholds = [p.value for p in fitted.curve if (p.epoch, p.split, p.quantity) == at]
     decision = _decision(config, collected, *thresholds)
