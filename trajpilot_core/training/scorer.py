@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from schemas.training import ScorerConfig
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.blocks import ends_of
-from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, PlanScores, scores_of, truth_of, unknown_scores
 
@@ -71,13 +71,6 @@ ROWS = tuple(field.name for field in fields(Queries) if field.name not in ("late
 """Fields with one row per query."""
 
 
-def shape_of(view: ChainView) -> ScorerShape:
-    """Return the scorer's widths for the data and models of a chain."""
-    width, ends = view.latents.shape[1], 2 if view.sees_goal else 1
-    sizes = view.models.traj.shape
-    return ScorerShape(ends * (view.data.features.shape[2] + width), width, sizes.max_horizon - 2, sizes.classes, ends)
-
-
 def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
     """Turn the candidates of B windows of one horizon into B queries.
 
@@ -85,7 +78,7 @@ def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *,
         with_truth: false: the plans are not held against the truth, their scores are NaN. Enough for an answer.
     """
     data, truth_BM = view.data, truth_of(view.data, candidates.segments)
-    missing = shape_of(view).max_mids - truth_BM.shape[1]
+    missing = view.models.traj.shape.max_horizon - 2 - truth_BM.shape[1]
     fallback_BMP = candidates.fallback[:, 1:-1]
     candidate, fallback = unknown_scores(candidates.valid), unknown_scores(candidates.take)
     if with_truth:
