@@ -36,7 +36,6 @@ NEXT = 2
 AT_ONCE = 1024
 """Windows that are measured at once."""
 QUANTITY = "-l1"
-SELECTED = f"dev/{QUANTITY}"
 INPUTS: Mapping[LatentVariant, tuple[bool, bool]] = {
     "next_none": (False, False),
     "next_text": (True, False),
@@ -70,11 +69,6 @@ class LatentTask(Task):
     """Horizon -> (N, H) long; NEXT: pairs of neighbours."""
     dev: dict[int, Tensor]
     """As `fit`."""
-
-    def windows(self, variant: LatentVariant) -> list[dict[int, Tensor]]:
-        """Return the windows of `fit` and of `dev` that a variant reads: pairs, or plans."""
-        is_next = variant.startswith("next")
-        return [{h: rows for h, rows in part.items() if (h == NEXT) == is_next} for part in (self.fit, self.dev)]
 
     def shape(self) -> LatentShape:
         """Return the sizes that follow from the data."""
@@ -187,7 +181,8 @@ def latent_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> Tr
     with seeded(job.seed):
         model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(job.device)
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
-    latent_fit, windows, dev = LatentFit(model, task, cfg, variant, controls), *task.windows(variant)
+    latent_fit, is_next = LatentFit(model, task, cfg, variant, controls), variant.startswith("next")
+    windows, dev = ({h: rows for h, rows in of.items() if (h == NEXT) == is_next} for of in (task.fit, task.dev))
     scored = {split: rows for split, rows in (("dev", dev), ("train", sampled_fit(windows, dev, job.seed))) if rows}
     return Training(
         name=job.name,
@@ -197,7 +192,7 @@ def latent_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> Tr
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
         loss=lambda batch: latent_loss(latent_fit, *batch),
         measure=lambda: measured(scored, partial(distances, latent_fit)),
-        selected=SELECTED,
+        selected=f"dev/{QUANTITY}",
     )
 
 
