@@ -78,22 +78,6 @@ class NoiseSchedule(nn.Module):
         share_B11 = self.alpha_bar[t_B][:, None, None]
         return share_B11.sqrt() * clean_BHA + (1.0 - share_B11).sqrt() * noise_BHA
 
-    def ddpm_step(self, noisy_BHA: Tensor, clean_BHA: Tensor, t: int, noise: Noise) -> Tensor:
-        """Return (B, H, A), sampled at time t - 1 given the plans at t and the estimate of the clean ones.
-
-        The estimate is not clamped: the original discards the result of its clamp to [-1, 1].
-        """
-        mean_BHA = self.of_clean[t] * clean_BHA + self.of_noisy[t] * noisy_BHA
-        return mean_BHA + self.deviation[t] * noise() if t else mean_BHA
-
-    def ddim_step(self, noisy_BHA: Tensor, clean_BHA: Tensor, t: int, earlier: int | None) -> Tensor:
-        """Return (B, H, A) at time `earlier`, without new noise (eta 0); None: the estimate itself, unclamped."""
-        if earlier is None:
-            return clean_BHA
-        share, next_share = self.alpha_bar[t], self.alpha_bar[earlier]
-        noise_BHA = ((1.0 / share).sqrt() * noisy_BHA - clean_BHA) / (1.0 / share - 1.0).sqrt()
-        return next_share.sqrt() * clean_BHA + (1.0 - next_share).sqrt() * noise_BHA
-
 
 def ddim_times(n_times: int, n_steps: int) -> list[int]:
     """Return the times of DDIM, ascending: n multiples of T // n from 0 on.
@@ -130,6 +114,8 @@ def sample(
 ) -> Tensor:
     """Return sampled actions (B, H, A), raw.
 
+    Estimates are not clamped: the original discards the result of its clamp to [-1, 1].
+
     Args:
         n_steps: steps of DDIM; None: DDPM with all T.
         noise: its first numbers are the start; DDPM uses more after every step but the last.
@@ -140,11 +126,16 @@ def sample(
     fixed = unet.fixed_terms(project(empty_BHC, condition, unet.shape))
     x_BHA = noise()
     for place in reversed(range(len(times))):
-        clean_BHA = unet.predict(x_BHA, fixed, [table[place : place + 1] for table in tables])
+        t, clean_BHA = times[place], unet.predict(x_BHA, fixed, [table[place : place + 1] for table in tables])
         if n_steps is None:
-            x_BHA = schedule.ddpm_step(x_BHA, clean_BHA, times[place], noise)
+            mean_BHA = schedule.of_clean[t] * clean_BHA + schedule.of_noisy[t] * x_BHA
+            x_BHA = mean_BHA + schedule.deviation[t] * noise() if place else mean_BHA
+        elif place:  # without new noise (eta 0)
+            share, next_share = schedule.alpha_bar[t], schedule.alpha_bar[times[place - 1]]
+            noise_BHA = ((1.0 / share).sqrt() * x_BHA - clean_BHA) / (1.0 / share - 1.0).sqrt()
+            x_BHA = next_share.sqrt() * clean_BHA + (1.0 - next_share).sqrt() * noise_BHA
         else:
-            x_BHA = schedule.ddim_step(x_BHA, clean_BHA, times[place], times[place - 1] if place else None)
+            x_BHA = clean_BHA
     return x_BHA
 
 
