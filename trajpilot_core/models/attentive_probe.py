@@ -31,10 +31,6 @@ class ProbeShape(NamedTuple):
     blocks: int = 3
     """Blocks of self-attention before the queries attend to the tokens; V-JEPA 2 also counts the latter: 4."""
 
-    def classes(self, part: ActionPart) -> int:
-        """Return the number of columns of a part's head."""
-        return {"verb": self.verbs, "noun": self.nouns, "action": self.actions}[part]
-
 
 class QueryAttention(nn.Module):
     """Cross-attention from the queries to the tokens, without an output projection."""
