@@ -156,7 +156,7 @@ class ClassReadout:
 
     def _decoded(self, plan_BHP: Tensor, take_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior (B, H, V) float32 and the best sequence (B, H) long, of allowed labels."""
-        score_BHV = log_scores(plan_BHP, 1.0, None if self.allowed is None else self.allowed[take_B])
+        score_BHV = log_scores(plan_BHP, None if self.allowed is None else self.allowed[take_B])
         posterior_BHV = marginals(score_BHV, self.prior, self.weight).float()
         return posterior_BHV, viterbi(score_BHV, self.prior, self.weight)
 

@@ -85,11 +85,10 @@ def _row_sums(row_N: Tensor, values_N: Tensor, n_rows: int) -> Tensor:
     return values_N.new_zeros(n_rows).index_add_(0, row_N, values_N)
 
 
-def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor | None = None) -> Tensor:
-    """Return (B, H, V) float64: log softmax(logits / temperature) over the allowed labels of a window.
+def log_scores(logits_BHV: Tensor, allowed_BV: Tensor | None = None) -> Tensor:
+    """Return (B, H, V) float64: log softmax of logits over the allowed labels of a window.
 
     Args:
-        temperature: above 0.
         allowed_BV: bool; other labels get -inf before the softmax, so that the probabilities of allowed ones sum to 1.
             None: all labels.
 
@@ -102,16 +101,11 @@ def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor 
                 "labels; give its scenario the labels that it has in training, or set is_masked=False"
             )
         logits_BHV = logits_BHV.masked_fill(~allowed_BV[:, None], -torch.inf)
-    return (logits_BHV.double() / temperature).log_softmax(2)
+    return logits_BHV.double().log_softmax(2)
 
 
 def marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) -> Tensor:
-    """Return (B, H, V) float64: the posterior of every step's label, all sequences summed out; see `log_marginals`."""
-    return log_marginals(log_score_BHV, prior, weight).exp()
-
-
-def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) -> Tensor:
-    """Return (B, H, V) float64: log posterior of every step's label, by forward and backward recursion.
+    """Return (B, H, V) float64: the posterior of every step's label, by forward and backward recursion.
 
     Args:
         log_score_BHV: score of every label at every step, -inf if it is not allowed.
@@ -120,7 +114,7 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
     Raises InputError: no sequence of a window is possible.
     """
     if weight == 0:
-        return log_score_BHV.double().log_softmax(2)
+        return log_score_BHV.double().log_softmax(2).exp()
     moves = prior.weighted(weight)
     excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
     parts = []
@@ -140,7 +134,7 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
             backward_VB = torch.logaddexp(by_floor, _log_sums(seen_NB, moves.before, value_VB))
             out.append(forward[t] + backward_VB)
         parts.append(torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1))
-    return torch.cat(parts)
+    return torch.cat(parts).exp()
 
 
 def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int, Tensor]]:

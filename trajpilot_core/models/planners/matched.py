@@ -119,7 +119,7 @@ def scores_of(method: PlannerName, plan_BHA: Tensor, allowed_BA: Tensor | None =
     """Return (B, H, A): the scores that are decoded, -inf where an action is not allowed."""
     if method == "pdpp":
         return plan_BHA if allowed_BA is None else plan_BHA.masked_fill(~allowed_BA[:, None], -torch.inf)
-    return log_scores(plan_BHA, 1.0, allowed_BA)
+    return log_scores(plan_BHA, allowed_BA)
 
 
 def sequence(method: PlannerName, scores_BHA: Tensor, prior: TransitionPrior) -> Tensor:
