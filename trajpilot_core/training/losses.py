@@ -50,20 +50,14 @@ def alignment_loss(
     if counted_B is not None:
         rows_B, own_B = torch.where(counted_B, rows_B, 0.0), torch.where(counted_B, own_B, NEVER)
         logits_BU = logits_BU.masked_fill(~counted_B[:, None], NEVER)
-    columns_U = logits_BU.logsumexp(dim=0) - grouped_logsumexp(own_B, which_B, size)
+    # log sum exp over the positives of each id; in float64: the order is not fixed on a GPU, the float32 result is
+    most_U = own_B.detach().new_full((size,), NEVER).scatter_reduce(0, which_B, own_B.detach(), "amax")
+    above_B = (own_B - most_U[which_B]).exp().double()
+    sums_U = above_B.new_zeros(size).index_add(0, which_B, above_B)
+    positives_U = most_U + sums_U.where(sums_U > 0, 1.0).log().float()  # NEVER of an id without counted rows
+    columns_U = logits_BU.logsumexp(dim=0) - positives_U
     loss: Tensor = 0.5 * (rows_B.sum() + (columns_U * count_U).sum()) / one_B.sum()
     return loss
-
-
-def grouped_logsumexp(values_B: Tensor, group_B: Tensor, size: int) -> Tensor:
-    """Return (U,) log sum exp of the values (B,) of each group; NEVER of a group without values.
-
-    Sums run in float64: their order is not fixed on a GPU, the float32 result practically is.
-    """
-    most_U = values_B.detach().new_full((size,), NEVER).scatter_reduce(0, group_B, values_B.detach(), "amax")
-    above_B = (values_B - most_U[group_B]).exp().double()
-    sums_U = above_B.new_zeros(size).index_add(0, group_B, above_B)
-    return most_U + sums_U.where(sums_U > 0, 1.0).log().float()
 
 
 def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
