@@ -127,12 +127,7 @@ def initialise(pooler: AttentivePooler) -> None:
 
 
 def probe_loss(logits: dict[ActionPart, Tensor], classes_B3: Tensor) -> Tensor:
-    """Return the sum of the focal losses of verb, noun and action, a scalar.
-
-    Args:
-        logits: part -> (B, C).
-        classes_B3: (B, 3) columns of verb, noun and action, long.
-    """
+    """Return the sum of the focal losses of part -> logits (B, C) against the columns of verb, noun and action."""
     losses = [focal_loss(logits[part], classes_B3[:, place]) for place, part in enumerate(PARTS)]
     return torch.stack(losses).sum()
 

@@ -32,8 +32,7 @@ def row_measure(
 ) -> Callable[[], dict[str, float]]:
     """Return `Training.measure`: the scores of rows (n, ...) on dev, and on as many fitted rows, sampled by `seed`.
 
-    Args:
-        splits: `train` and `dev` -> rows, in the order of the curve.
+    `splits` are `train` and `dev` -> rows, in the order of the curve.
     """
     sample = sampled_fit({"train": splits["train"]}, {"train": splits["dev"]}, seed)
     scored = {split: sample.get(split, rows) for split, rows in splits.items() if split == "dev" or split in sample}

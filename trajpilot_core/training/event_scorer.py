@@ -156,12 +156,8 @@ def fit_event_scorer(
     seed: int,
     runtime: Runtime,
 ) -> FittedScorer:
-    """Fit the scorer on events from takes that their chain has not seen; dev chooses gate and temperature.
-
-    Args:
-        training: chains, each with the events (n,), long, of the training takes that it has not seen.
-        dev: (m,) long, dev events, predicted by the final chain.
-    """
+    """Fit the scorer on the events (n,), long, of training takes that a chain has not seen, for each chain; dev events
+    (m,), long, predicted by the final chain, choose gate and temperature."""
     ranking = target.ranking
 
     def queries_of(chain: EventChain, rows: Tensor) -> Queries:

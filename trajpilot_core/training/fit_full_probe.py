@@ -170,9 +170,8 @@ def fit_side_by_side(
 ) -> dict[str, ChosenProbe]:
     """Fit probes side by side; return for each name the one with the best dev score in the epoch that is kept.
 
-    Args:
-        runtime: its scratch is private to this training.
-        keeps_last: the last epoch is kept, so that no name chooses the epoch of another; else the best one on dev.
+    `keeps_last` keeps the last epoch, so that no name chooses the epoch of another; else it is the best one on dev. The
+    scratch of `runtime` is private to this training.
     """
     grid, names = ProbeGrid(members, seed).to(runtime.device), dict.fromkeys(member.name for member in members)
     own, first = FullFit(grid, members, task, cfg, stream, seed), members[0].trial

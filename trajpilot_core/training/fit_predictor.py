@@ -225,10 +225,8 @@ def measurer(
 ) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
-    Args:
-        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
-            alone.
-        sees_goal: false: neither the feature nor the trajectory of the goal is given.
+    Next to dev a sample of fitted windows is scored, horizon -> (n, H) long; None: dev alone. Without `sees_goal`
+    neither the feature nor the trajectory of the goal is given.
     """
     scored: dict[str, Mapping[int, Tensor]] = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
 

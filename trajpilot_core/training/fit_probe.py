@@ -179,12 +179,8 @@ def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[s
 def answers(
     model: nn.Module, tokens_NTD: Tensor, classes: dict[ActionPart, Codes], *more: Tensor
 ) -> dict[ActionPart, Codes]:
-    """Return part -> (N, K) classes that a probe in evaluation mode ranks for tokens (N, T, D) on any device.
-
-    Args:
-        classes: part -> (C,) the class of each column.
-        more: (N, ...) further inputs of the probe for each clip.
-    """
+    """Return part -> (N, K) classes that a probe in evaluation mode ranks for tokens (N, T, D) on any device, and
+    further inputs (N, ...); `classes` are part -> (C,) the class of each column."""
     device = next(model.parameters()).device
 
     def part(rows: slice) -> dict[ActionPart, Codes]:

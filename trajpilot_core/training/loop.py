@@ -223,11 +223,8 @@ def autocast(cfg: TrainConfig, device: str) -> torch.autocast:
 
 @contextmanager
 def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
-    """Seed the global random state inside the block and put the caller's state back after it.
-
-    Args:
-        device: where the block samples; with `cpu`, CUDA is not touched.
-    """
+    """Seed the global random state inside the block, which samples on `device`, and put the caller's state back after
+    it; with `cpu`, CUDA is not touched."""
     on_gpu = device.startswith("cuda") and torch.cuda.is_available()
     with torch.random.fork_rng([torch.device(device)] if on_gpu else []):
         torch.default_generator.manual_seed(seed)

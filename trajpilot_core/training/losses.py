@@ -98,10 +98,7 @@ def pooled_prediction_loss(windows: PredictedWindows, log_temperature: Tensor, i
     """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
 
     If goals are dropped, the goal term of the cosine is the mean over the goals that are seen. In the pool every token
-    has the same weight.
-
-    Args:
-        log_temperature: scalar, as in alignment_loss.
+    has the same weight. The temperature is that of `alignment_loss`.
     """
     counted = None if windows.goal_seen is None else windows.counted().flatten()
     tokens, targets = windows.predicted.flatten(0, 1), windows.target.flatten(0, 1)
@@ -110,12 +107,8 @@ def pooled_prediction_loss(windows: PredictedWindows, log_temperature: Tensor, i
 
 
 def class_loss(windows: PredictedWindows, class_logits: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the mean cross-entropy of a class head over all steps, Start and Goal included, a scalar (D 34).
-
-    Args:
-        windows: a goal that was not seen is no target.
-        class_logits: (N, E) predicted embeddings -> (N, V).
-    """
+    """Return the mean cross-entropy of a class head, (N, E) predicted embeddings -> (N, V), over all steps, Start and
+    Goal included, a scalar (D 34); a goal that was not seen is no target."""
     logits_NV = class_logits(windows.predicted.flatten(0, 1))
     loss_N = F.cross_entropy(logits_NV, windows.ids.flatten(), reduction="none")
     counted_N = windows.counted().flatten()

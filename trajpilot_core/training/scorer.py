@@ -74,8 +74,7 @@ ROWS = tuple(field.name for field in fields(Queries) if field.name not in ("late
 def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
     """Turn the candidates of B windows of one horizon into B queries.
 
-    Args:
-        with_truth: false: the plans are not held against the truth, their scores are NaN. Enough for an answer.
+    Without `with_truth` plans are not compared with the truth: their scores are NaN, which is enough for an answer.
     """
     data, truth_BM = view.data, truth_of(view.data, candidates.segments)
     missing = view.models.traj.shape.max_horizon - 2 - truth_BM.shape[1]
@@ -130,14 +129,10 @@ def _query_vectors(view: ChainView, segments_BH: Tensor) -> Tensor:
 
 
 def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
-    """Gather what the scorer reads of some queries.
+    """Gather what the scorer reads of the queries `rows`, (B,) long, on the device of their tables.
 
-    Args:
-        rows: long, shape (B,), numbers of the queries.
-
-    Returns:
-        query (B, Q), fallback (B, M, P), plans (B, K, M, P), latents and labels (B, K, M, E), valid (B, K), n_mids
-        (B,), all on the device of the queries' tables.
+    Shapes: query (B, Q), fallback (B, M, P), plans (B, K, M, P), latents and labels (B, K, M, E), valid (B, K), n_mids
+    (B,).
     """
 
     def gathered(value: Tensor) -> Tensor:
@@ -222,10 +217,8 @@ def decide(
 def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:
     """Return the threshold, one over all horizons, of the highest M@1 (plain mean over H); ties to the higher (D 29).
 
-    Args:
-        gate_N: shape (N,), probabilities; a window opens where its probability reaches the threshold.
-        gain_N: shape (N,), M@1 of the chosen candidate minus M@1 of the fallback.
-        horizon_N: long, shape (N,); windows of one horizon share one unit of weight.
+    Of N windows: the probability of the gate, which opens where it reaches the threshold; M@1 of the chosen candidate
+    minus that of the fallback; and the horizon, long, all of whose windows share one unit of weight.
     """
     if not len(gate_N):
         return NEVER

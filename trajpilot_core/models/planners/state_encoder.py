@@ -51,11 +51,7 @@ class StateEncoder(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
 
     def forward(self, features_B2D: Tensor, descriptions_ASE: Tensor) -> EncodedStates:
-        """Encode both; the dropout on descriptions has one mask per call, which all windows of a batch share.
-
-        Args:
-            descriptions_ASE: text embeddings of the sentences; S is even.
-        """
+        """Encode both; S is even. Dropout on descriptions has one mask per call, which all windows of a batch share."""
         sentences_ASW = self.sentences(self.dropout(descriptions_ASE))
         states_B2W = self.encode(features_B2D)
         return EncodedStates(states_B2W, sentences_ASW, self.contrast(states_B2W, sentences_ASW))
