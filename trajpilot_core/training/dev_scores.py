@@ -74,12 +74,8 @@ def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequenc
 
 
 def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> dict[str, float]:
-    """Return M@1 per horizon and its plain mean over the horizons.
-
-    Args:
-        answers: horizon -> (N, H - 2) long, the predicted label of each mid.
-        truth: horizon -> (N, H) long, the true labels, Start and Goal included.
-    """
+    """Return M@1 per horizon and its plain mean over the horizons, of horizon -> (N, H - 2) long, the predicted label
+    of each mid, and horizon -> (N, H) long, the true labels, Start and Goal included."""
     per_horizon = {h: (answers[h] == truth[h][:, 1:-1]).double().mean().item() for h in sorted(answers)}
     scores = {f"M@1 H={h}": value for h, value in per_horizon.items()}
     return {"M@1": sum(per_horizon.values()) / max(1, len(per_horizon)), **scores}
@@ -95,16 +91,12 @@ def nearest_labels(
         segments: horizon -> (N, H) long.
         score: (..., E) unit vectors -> (..., V), such as their cosines with the label bank.
     """
-    labels = {}
-    for horizon, windows in segments.items():
 
-        def part(rows: slice, windows: Tensor = windows) -> Tensor:
-            """Return the labels (B, M), long, of the mids of some windows."""
-            return score(predict(windows[rows])[:, 1:-1]).argmax(-1)
+    def labels(windows: Tensor) -> Tensor:
+        parts = in_parts(len(windows), ROWS_PER_CALL, lambda rows: score(predict(windows[rows])[:, 1:-1]).argmax(-1))
+        return torch.cat(parts)
 
-        parts = in_parts(len(windows), ROWS_PER_CALL, part)
-        labels[horizon] = torch.cat(parts)
-    return labels
+    return {horizon: labels(windows) for horizon, windows in segments.items()}
 
 
 def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels: int) -> dict[str, dict[str, float]]:

@@ -202,13 +202,9 @@ def chosen_of(fitted: TrainingProgress, name: str, members: Sequence[GridProbe])
         quantity, between, of = point.quantity.partition(BETWEEN)
         if between and int(of) in curves:
             curves[int(of)].append(point.replace(quantity=quantity, model=name))
-
-    def score(number: int) -> float:
-        """Return the dev score in the epoch that was kept."""
-        wanted = (fitted.best_epoch, "dev", ACTION.id)
-        return next(p.value for p in curves[number] if (p.epoch, p.split, p.quantity) == wanted)
-
-    best = max(numbers, key=lambda number: (score(number), -number))
+    wanted = (fitted.best_epoch, "dev", ACTION.id)
+    scores = {n: p.value for n in numbers for p in curves[n] if (p.epoch, p.split, p.quantity) == wanted}
+    best = max(numbers, key=lambda number: (scores[number], -number))
     curve = [*curves[best]]
     for number in numbers:
         if number != best:

@@ -162,11 +162,10 @@ def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str,
     steps, goals, copies = [], [], []
     for horizon, all_NH in windows.items():
         for segments in torch.split(all_NH, AT_ONCE):
-            l1, true = l1_of(segments, seen=True), latent_fit.latents(segments[:, 1:])
-            steps.append((l1 if horizon == NEXT else l1[:, :-1]).flatten())
-            start = latent_fit.latents(segments[:, :1]).expand_as(true)
-            copied = l1_between(start, true)
-            copies.append((copied if horizon == NEXT else copied[:, :-1]).flatten())
+            start, true = latent_fit.latents(segments[:, :1]), latent_fit.latents(segments[:, 1:])
+            before_goal = slice(None if horizon == NEXT else -1)
+            steps.append(l1_of(segments, seen=True)[:, before_goal].flatten())
+            copies.append(l1_between(start.expand_as(true), true)[:, before_goal].flatten())
             if horizon != NEXT:
                 goals.append(l1_of(segments, seen=False)[:, -1])
     scores = {QUANTITY: -float(torch.cat(steps).mean()), f"{QUANTITY} of copy": -float(torch.cat(copies).mean())}
