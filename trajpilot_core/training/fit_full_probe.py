@@ -19,7 +19,7 @@ from schemas.events import ProbeConfig
 from schemas.results import CurvePoint
 from trajpilot_core.arrays import Codes
 from trajpilot_core.engine.stage import Runtime
-from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
+from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart
 from trajpilot_core.models.attentive_probe import probe_loss
 from trajpilot_core.training.checkpoint import TrainingProgress
 from trajpilot_core.training.clip_stream import ClipStream
@@ -31,6 +31,7 @@ from trajpilot_core.training.fit_probe import (
     ChosenProbe,
     ProbeTask,
     Trial,
+    answers,
     original_training,
     shares_of,
 )
@@ -146,15 +147,9 @@ def answers_of(
     batches = [list(rows[at : at + cfg.batch]) for at in range(0, len(rows), cfg.batch)]
     encoded = stream.tokens([[stream.whole(row) for row in batch] for batch in batches])
     for batch, tokens_BND in zip(batches, encoded, strict=True):
-        for at in range(0, len(batch), cfg.clips_at_once):
-            some = batch[at : at + cfg.clips_at_once]
-            some_BND = tokens_BND[at : at + cfg.clips_at_once].float()
-            for number, probe in enumerate(probes):
-                inputs = (values[some].to(some_BND.device).float() for values in (more[number] if more else ()))
-                logits: dict[ActionPart, Tensor] = probe(some_BND, *inputs)
-                parts[number].append(
-                    {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
-                )
+        for number, probe in enumerate(probes):
+            inputs = (values[batch] for values in (more[number] if more else ()))
+            parts[number].append(answers(probe, tokens_BND, classes, *inputs, at_once=cfg.clips_at_once))
     return [{name: np.concatenate([r[name] for r in rankings]) for name in PARTS} for rankings in parts]
 
 

@@ -107,9 +107,8 @@ def grid(cfg: ProbeConfig) -> list[Trial]:
     return [Trial(*values) for values in product(cfg.rates, cfg.decays)]
 
 
-def visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig) -> Training:
-    """Return a trial of the grid; all start with equal weights."""
-    return probe_training(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)))
+def _visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig) -> Training:
+    return _probe_training(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)))
 
 
 def n_trials(cfg: ProbeConfig | CompletedActionToken) -> int:
@@ -117,7 +116,7 @@ def n_trials(cfg: ProbeConfig | CompletedActionToken) -> int:
     return len(cfg.rates) * len(cfg.decays)
 
 
-FIT = Fit(ProbeTask, ProbeConfig, visual_training, n_trials)
+FIT = Fit(ProbeTask, ProbeConfig, _visual_training, n_trials)
 
 
 def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
@@ -136,10 +135,11 @@ def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
     )
 
 
-def probe_training(
+def _probe_training(
     job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, build: Callable[[], nn.Module], *more: Tensor
 ) -> Training:
-    """Return a trial of a grid with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
+    """Return a trial of a grid with a new probe, which reads the tokens and `more` (N, ...) of each clip; all trials
+    start with equal weights."""
     trial = grid(cfg)[job.trial]
     with seeded(job.seed):
         model = build().to(job.device)
@@ -177,7 +177,7 @@ def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[s
 
 @torch.no_grad()
 def answers(
-    model: nn.Module, tokens_NTD: Tensor, classes: dict[ActionPart, Codes], *more: Tensor
+    model: nn.Module, tokens_NTD: Tensor, classes: Mapping[ActionPart, Codes], *more: Tensor, at_once: int = AT_ONCE
 ) -> dict[ActionPart, Codes]:
     """Return part -> (N, K) classes that a probe in evaluation mode ranks for tokens (N, T, D) on any device, and
     further inputs (N, ...); `classes` are part -> (C,) the class of each column."""
@@ -187,7 +187,7 @@ def answers(
         logits = model(tokens_NTD[rows].to(device).float(), *(values[rows].to(device).float() for values in more))
         return {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
 
-    parts = in_parts(len(tokens_NTD), AT_ONCE, part)
+    parts = in_parts(len(tokens_NTD), at_once, part)
     return {name: np.concatenate([rankings[name] for rankings in parts]) for name in PARTS}
 
 
@@ -248,13 +248,12 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -
     return model
 
 
-def token_training(job: TrainingJob, task: TokenTask, cfg: CompletedActionToken) -> Training:
-    """Return a trial of the fine-tuning of the row that the job names."""
+def _token_training(job: TrainingJob, task: TokenTask, cfg: CompletedActionToken) -> Training:
     row = cast(TokenRow, job.variant)
-    return probe_training(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), task.token)
+    return _probe_training(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), task.token)
 
 
-TOKEN_FIT = Fit(TokenTask, CompletedActionToken, token_training, n_trials)
+TOKEN_FIT = Fit(TokenTask, CompletedActionToken, _token_training, n_trials)
 
 
 def name_of(row: TokenRow) -> str:
