@@ -165,9 +165,8 @@ def in_order(
 ) -> Generator[NDArray[np.uint8], None, None]:
     """Yield the frames (T, size, size, 3) of the views in order; decoders finish in any order.
 
-    Raises:
-        InputError: a view cannot be decoded, although the features were: the file has changed, or is damaged in a part
-            that only this view needs.
+    Raises InputError: a view cannot be decoded, although the features were: the file has changed, or is damaged in a
+        part that only this view needs.
     """
     waiting: dict[int, NDArray[np.uint8]] = {}
     due = 0
@@ -228,9 +227,7 @@ def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
 def open_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
     """Load the encoder of clips.
 
-    Raises:
-        NotBuiltError: the encoder does not return tokens of patches.
-        CheckpointError: its weights cannot be used.
+    Raises NotBuiltError: it does not return tokens of patches; CheckpointError: its weights cannot be used.
     """
     encoder = load_video_encoder(cfg, device, scratch)
     if not isinstance(encoder, FrozenVjepa):

@@ -105,7 +105,6 @@ def action_training(job: TrainingJob, task: ActionTask, cfg: CompletedActionToke
     start_weights(model.backbone, cfg.predictor, twin_of(job.key))  # a twin was trained with a masked Goal
 
     def right(rows: Tensor) -> Tensor:
-        """Return (B,) bool: the action's text is the nearest one."""
         predicted_BE: Tensor = model(task.context[rows], task.given(rows, job.variant))
         return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
 

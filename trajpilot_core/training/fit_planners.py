@@ -97,9 +97,7 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
 def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
     """Return (A, Z, E) float32: the sentences of each label, in the order of the bank; "before" comes first.
 
-    Raises:
-        InputError: the text bank has no sentences.
-        StoreError: a label has too few.
+    Raises InputError: the text bank has no sentences; StoreError: a label has too few.
     """
     if not table.num_rows:
         raise InputError(
@@ -187,12 +185,11 @@ def planner_training(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig) -
     )
 
 
-def n_rates(cfg: PlannersConfig) -> int:
-    """Return the number of learning rates to try."""
+def _n_rates(cfg: PlannersConfig) -> int:
     return len(cfg.rates)
 
 
-FIT = Fit(PlannerTask, PlannersConfig, planner_training, n_rates)
+FIT = Fit(PlannerTask, PlannersConfig, planner_training, _n_rates)
 
 
 def accuracy(

@@ -22,13 +22,7 @@ from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
-from trajpilot_core.training.checkpoint import (
-    NAME,
-    is_there,
-    read_progress,
-    read_tensors,
-    write_atomically,
-)
+from trajpilot_core.training.checkpoint import NAME, is_there, read_progress, read_tensors, write_atomically
 from trajpilot_core.training.loop import EpochDone, Training, fit
 
 TaskT = TypeVar("TaskT", bound="Task")
@@ -131,8 +125,7 @@ def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
-def no_grid(config: Record) -> int:
-    """Return the number of trials of a training without a grid."""
+def _no_grid(config: Record) -> int:
     return 1
 
 
@@ -155,7 +148,7 @@ class Fit(Generic[TaskT, ConfigT]):
     config: type[ConfigT]
     training: Callable[[TrainingJob, TaskT, ConfigT], Training]
     """(job, its data on its device, settings of the stage) -> the training of a new model."""
-    n_trials: Callable[[ConfigT], int] = no_grid
+    n_trials: Callable[[ConfigT], int] = _no_grid
     """Trials of a grid, of which dev chooses one."""
 
     def __call__(self, job: TrainingJob, epoch_done: EpochDone) -> None:

@@ -136,7 +136,6 @@ def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
     """
 
     def gathered(value: Tensor) -> Tensor:
-        """Return the rows (B, ...) of a tensor (N, ...) on the device of the tables."""
         return value[rows.to(value.device)].to(queries.latents.device)
 
     return ScorerInputs(
@@ -201,7 +200,6 @@ def decide(
     every = every.to(queries.take.device)
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
-        """Return gate and choice of some rows, each of shape (n,)."""
         inputs = inputs_at(queries, every[rows])
         gate_B, rank_BK = scorer(inputs)
         gate_B = torch.where(inputs.valid.any(1), gate_B.float().sigmoid(), 0.0)

@@ -129,7 +129,6 @@ def train_scorer(
     weights = class_weights(opens)
 
     def loss(batch: Tensor) -> Tensor:
-        """Return the loss of the training queries of a batch, long of shape (B,); a scalar."""
         gate_B, rank_BK = scorer(inputs_at(train, batch))
         return scorer_loss(gate_B, rank_BK, train.utility[batch].to(device), opens[batch].to(device), weights, config)
 
