@@ -39,12 +39,8 @@ class LabelBank(NamedTuple):
 
 
 def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
-    """Return how many answers rank before the true one, long, of the shape of `truth_x`.
-
-    Args:
-        plan_xE: (..., E) predicted embeddings; leading axes may be broadcast against `truth_x`.
-        truth_x: (...) long, indices of answers.
-    """
+    """Return how many answers rank before the true ones, long (...), for predicted embeddings (..., E); their leading
+    axes may be broadcast."""
     return _of_truth(plan_xE, truth_x, bank, ranks_of)
 
 

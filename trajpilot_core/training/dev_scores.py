@@ -50,9 +50,7 @@ def row_training(
 ) -> Training:
     """Return the training of a model on fitted rows, (n,) long, in random order; `splits` as in `row_measure`.
 
-    Args:
-        loss: rows (B,), long -> scalar; `score`: rows -> their scores.
-        more: further fields of the training.
+    `loss` maps rows (B,), long, to a scalar, and `score` to their scores; `more` are further fields of the training.
     """
     fitted = splits["train"]
 
@@ -119,10 +117,8 @@ def sampled_fit(
     """Sample the fitted rows that are scored: per group at most as many as dev has, and at most `MOST_SAMPLED`.
 
     A separate generator samples, so that no random state changes and the training is the same as without the measure.
-    `seed` is that of the training; variants of one seed are scored on the same sample.
-
-    Returns:
-        Group, such as a horizon -> (n, ...) rows of `fitted` in their order, on its device; without empty groups.
+    `seed` is that of the training; variants of one seed are scored on the same sample. Rows (n, ...) of a group, such
+    as a horizon, are in their order and on their device; empty groups are left out.
     """
     generator = torch.Generator().manual_seed(seed)
     sample = {}

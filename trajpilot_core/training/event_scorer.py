@@ -104,11 +104,9 @@ def event_queries(
     target: Target,
     motion_of: Tensor | None = None,
 ) -> Queries:
-    """Turn events and their candidates into queries of the scorer.
+    """Turn the events `rows`, (B,) long, and their candidates into queries of the scorer.
 
-    Args:
-        rows: (B,) long, the queries.
-        motion_of: (N,) long, event -> the event whose head motion replaces its own (permuted candidates); None: itself.
+    `motion_of`, (N,) long: event -> the event whose head motion replaces its own (permuted candidates); None: itself.
     """
     start_BE = latents_of(chain.e_tau, events, rows, BEFORE)
     moved_BK = neighbours.event if motion_of is None else motion_of[neighbours.event]
