@@ -64,10 +64,7 @@ def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequenc
     """Return, for each k, the share of rows whose true label (N,) is among the best k of the bank; a tie goes to the
     smaller id. Predictions (N, E) and the bank (V, E) are unit vectors."""
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
-    ranks = [ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts]
-    if not ranks:
-        return dict.fromkeys(ks, float("nan"))
-    rank_N = torch.cat(ranks)
+    rank_N = torch.cat([ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts])
     return {k: (rank_N < k).double().mean().item() for k in ks}
 
 

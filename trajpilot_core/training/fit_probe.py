@@ -216,18 +216,14 @@ def load_probe(build: Callable[[], M], chosen: ChosenProbe, device: str) -> M:
 
 
 def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
-    """Return part -> (N, K): the most frequent classes of training and dev for each of `rows` clips.
-
-    Ties go to the earlier column.
-    """
-    counts = {
-        part: np.bincount(task.columns[:, at].cpu().numpy(), minlength=len(task.classes[part]))
-        for at, part in enumerate(PARTS)
-    }
-    return {
-        part: np.repeat(ranked(count[None].astype(np.float64), task.classes[part].cpu().numpy()), rows, axis=0)
-        for part, count in counts.items()
-    }
+    """Return part -> (N, K): the most frequent classes of training and dev for each of `rows` clips; ties go to the
+    earlier column."""
+    rankings = {}
+    for at, part in enumerate(PARTS):
+        classes = task.classes[part].cpu().numpy()
+        counts = np.bincount(task.columns[:, at].cpu().numpy(), minlength=len(classes))
+        rankings[part] = np.repeat(ranked(counts[None].astype(np.float64), classes), rows, axis=0)
+    return rankings
 
 
 @dataclass(frozen=True)
