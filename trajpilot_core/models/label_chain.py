@@ -27,11 +27,6 @@ class Sparse(NamedTuple):
     matrix: Tensor
     transposed: Tensor
 
-    def times(self, dense_Cx: Tensor) -> Tensor:
-        """Return the product (R, x) with a dense matrix; it is copied if it is not contiguous."""
-        product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
-        return product
-
 
 def sparse(values: Tensor) -> Sparse:
     """Return a dense or sparse matrix (R, C) as a sparse one that works in inference mode."""
@@ -61,7 +56,8 @@ class LabelMoves(NamedTuple):
     def back(self, value_VB: Tensor) -> Tensor:
         """Return (V, B): the expected value, of (V, B), of the label after each label."""
         by_frequency_1B = (self.frequent[:, None] * value_VB).sum(0, keepdim=True)
-        return self.seen[:, None] * self.counts.times(value_VB) + self.unseen[:, None] * by_frequency_1B
+        seen_VB: Tensor = torch.sparse.mm(self.counts.matrix, value_VB.contiguous())
+        return self.seen[:, None] * seen_VB + self.unseen[:, None] * by_frequency_1B
 
     def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
         """Return the probabilities of single transitions, in the broadcast shape of two long tensors of labels."""
