@@ -123,9 +123,7 @@ class TemporalUnet(nn.Module):
     def predict(self, actions_BHA: Tensor, fixed: tuple[Tensor, Tensor], shifts: Sequence[Tensor]) -> Tensor:
         """Return (B, H, A), the clean actions of `forward`, without recomputing the constant channels.
 
-        Args:
-            fixed: from `fixed_terms`.
-            shifts: per block (B, O, 1), or (1, O, 1) for one time of all windows.
+        The shifts of a block are (B, O, 1), or (1, O, 1) for one time of all windows.
         """
         x_BAH, columns, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first
         first_BWH = fixed[0] + F.conv1d(x_BAH, entry.first.weight[:, columns], padding=1)
