@@ -98,6 +98,7 @@ def predictor_training(job: TrainingJob, task: PredictorTask, cfg: PredictorConf
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
         begin_class_head(model, task.bank)  # with the factor of the other run, not the initial one
+    sample, sees_goal = sampled_fit(task.fit, task.dev, job.seed), is_measured_with_goal(cfg, job.variant)
     return Training(
         name=job.name,
         seed=job.seed,
@@ -105,13 +106,7 @@ def predictor_training(job: TrainingJob, task: PredictorTask, cfg: PredictorConf
         cfg=cfg.train,
         batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, *batch),
-        measure=measurer(
-            model,
-            task,
-            job.variant,
-            sampled_fit(task.fit, task.dev, job.seed),
-            sees_goal=is_measured_with_goal(cfg, job.variant),
-        ),
+        measure=measurer(model, task, job.variant, sample, sees_goal=sees_goal),
         selected="dev/M@1",
     )
 
