@@ -165,9 +165,9 @@ def count_work(armed: Armed) -> None:
 
     run_epoch, encode = loop.run_epoch, features._encode
 
-    def noted_epoch(training: Any, cfg: Any, optimizer: Any, generator: Any, state: Any, device: str) -> None:
+    def noted_epoch(training: Any, optimizer: Any, generator: Any, state: Any, device: str) -> None:
         armed.note("epoch", f"{armed.plan.below}/{training.name}/s{training.seed}/{state.epoch + 1}")
-        run_epoch(training, cfg, optimizer, generator, state, device)
+        run_epoch(training, optimizer, generator, state, device)
 
     def noted_clips(batch: list[Any], embedder: Any) -> None:
         for state, clip, _ in batch:

@@ -76,7 +76,7 @@ def test_every_epoch_and_every_encoded_clip_is_counted_once(monkeypatch: pytest.
     features._encode([(take, clip, np.zeros(1, np.uint8)) for clip in clips], encoder)
     assert (noted, sorted(take.rows), take.waiting) == ([f"clip x/t/{row}" for row in range(3)], [0, 1, 2], 0)
     training = SimpleNamespace(name="m", seed=0)
-    loop.run_epoch(training, None, None, None, SimpleNamespace(epoch=4), "cpu")
+    loop.run_epoch(training, None, None, SimpleNamespace(epoch=4), "cpu")
     assert noted[3:] == ["epoch x/m/s0/5"]
 
 

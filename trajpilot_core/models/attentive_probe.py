@@ -31,10 +31,6 @@ class ProbeShape(NamedTuple):
     blocks: int = 3
     """Blocks of self-attention before the queries attend to the tokens; V-JEPA 2 also counts the latter: 4."""
 
-    def classes(self, part: ActionPart) -> int:
-        """Return the number of columns of a part's head."""
-        return {"verb": self.verbs, "noun": self.nouns, "action": self.actions}[part]
-
 
 class QueryAttention(nn.Module):
     """Cross-attention from the queries to the tokens, without an output projection."""
@@ -131,12 +127,7 @@ def initialise(pooler: AttentivePooler) -> None:
 
 
 def probe_loss(logits: dict[ActionPart, Tensor], classes_B3: Tensor) -> Tensor:
-    """Return the sum of the focal losses of verb, noun and action, a scalar.
-
-    Args:
-        logits: part -> (B, C).
-        classes_B3: (B, 3) columns of verb, noun and action, long.
-    """
+    """Return the sum of the focal losses of part -> logits (B, C) against the columns of verb, noun and action."""
     losses = [focal_loss(logits[part], classes_B3[:, place]) for place, part in enumerate(PARTS)]
     return torch.stack(losses).sum()
 

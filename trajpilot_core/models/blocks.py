@@ -94,11 +94,9 @@ class TransformerBlock(nn.Module):
     def forward(
         self, x_BTD: Tensor, mask_TS: Tensor | None = None, context: KeysValues | None = None
     ) -> tuple[Tensor, KeysValues]:
-        """Return (B, T, D) and the tokens' keys and values.
+        """Return (B, T, D) and the tokens' keys and values; `context` are those of earlier tokens in this layer.
 
-        Args:
-            mask_TS: true where token t may look at s; S counts `context` first, then the tokens themselves.
-            context: keys and values of earlier tokens in this layer.
+        `mask_TS` is true where token t may look at s; S counts `context` first, then the tokens themselves.
         """
         h_BTD = self.attention_norm(x_BTD)
         keys, values = self.attention.keys_values(h_BTD)

@@ -36,12 +36,8 @@ class OutcomePredictor(nn.Module):
         self.head = nn.Linear(cfg.width, 2)
 
     def forward(self, context_BCD: Tensor, latents_B2E: Tensor) -> Tensor:
-        """Return (B, 2) float32 logits.
-
-        Args:
-            context_BCD: raw feature of the segment before the shot.
-            latents_B2E: E_tau embeddings of that segment and of the shot; zeros mean no trajectory.
-        """
+        """Return (B, 2) float32 logits from the raw feature of the segment before the shot, and the E_tau embeddings of
+        that segment and of the shot; zeros mean no trajectory."""
         goal_BCD, goal_B1E = torch.zeros_like(context_BCD), torch.zeros_like(latents_B2E[:, :1])
         masked_B = torch.zeros(len(context_BCD), dtype=torch.bool, device=context_BCD.device)
         latents_B3E = torch.cat([latents_B2E, goal_B1E], dim=1)
@@ -90,12 +86,8 @@ class ActionPredictor(nn.Module):
         self.backbone = CausalPredictor(cfg, shape)
 
     def forward(self, context_BCD: Tensor, latents_B2E: Tensor) -> Tensor:
-        """Return (B, E) float32 of unit norm.
-
-        Args:
-            context_BCD: raw feature of the segment before the action.
-            latents_B2E: E_tau embeddings of the head motion before the action and during it; zeros mean no trajectory.
-        """
+        """Return (B, E) float32 of unit norm from the raw feature of the segment before the action, and the E_tau
+        embeddings of the head motion before and during it; zeros mean no trajectory."""
         latents_B3E = torch.cat([latents_B2E, torch.zeros_like(latents_B2E[:, :1])], dim=1)
         predicted_B3E: Tensor = self.backbone(context_BCD, None, latents_B3E, EVENT)
         return predicted_B3E[:, MID]

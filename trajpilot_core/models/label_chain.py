@@ -27,11 +27,6 @@ class Sparse(NamedTuple):
     matrix: Tensor
     transposed: Tensor
 
-    def times(self, dense_Cx: Tensor) -> Tensor:
-        """Return the product (R, x) with a dense matrix; it is copied if it is not contiguous."""
-        product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
-        return product
-
 
 def sparse(values: Tensor) -> Sparse:
     """Return a dense or sparse matrix (R, C) as a sparse one that works in inference mode."""
@@ -61,7 +56,8 @@ class LabelMoves(NamedTuple):
     def back(self, value_VB: Tensor) -> Tensor:
         """Return (V, B): the expected value, of (V, B), of the label after each label."""
         by_frequency_1B = (self.frequent[:, None] * value_VB).sum(0, keepdim=True)
-        return self.seen[:, None] * self.counts.times(value_VB) + self.unseen[:, None] * by_frequency_1B
+        seen_VB: Tensor = torch.sparse.mm(self.counts.matrix, value_VB.contiguous())
+        return self.seen[:, None] * seen_VB + self.unseen[:, None] * by_frequency_1B
 
     def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
         """Return the probabilities of single transitions, in the broadcast shape of two long tensors of labels."""
@@ -91,14 +87,8 @@ class KeptChain(NamedTuple):
 
 
 def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
-    """Smooth counts of transitions (Witten and Bell): the more different labels follow, the likelier is an unseen one.
-
-    There is no parameter. A label without segments counts as one segment, so that none is impossible.
-
-    Args:
-        follows: (V, V) counts: the column's label follows the row's.
-        count_V: (V,) counts of the labels.
-    """
+    """Smooth (V, V) counts of the column's label after the row's (Witten and Bell): the more different labels follow,
+    the likelier is an unseen one. A label without segments counts as one segment, so that none is impossible."""
     entries = follows.matrix.coalesce()
     row_N = entries.indices()[0]
     total_V = count_V.new_zeros(len(count_V)).index_add_(0, row_N, entries.values())
@@ -110,13 +100,8 @@ def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
 
 
 def chain_marginals(moves: LabelMoves, first_BV: Tensor, last_BV: Tensor, horizon: int) -> Tensor:
-    """Return (B, H, V): the posterior of every step, given the likelihoods of both ends.
-
-    Args:
-        first_BV: (B, V) log likelihoods of Start, up to a constant per window.
-        last_BV: (B, V) log likelihoods of Goal, likewise.
-        horizon: H, at least 2.
-    """
+    """Return (B, H, V), H at least 2: the posterior of every step, given the log likelihoods (B, V) of Start and Goal,
+    up to a constant per window."""
     first_VB, last_VB = ((log_BV - log_BV.amax(1, keepdim=True)).exp().T for log_BV in (first_BV, last_BV))
     forward = [_normalised(moves.frequent[:, None] * first_VB)]
     for _ in range(horizon - 2):
@@ -148,12 +133,9 @@ def kept_moves(moves: LabelMoves, labels_BHP: Tensor) -> tuple[Tensor, list[Tens
 def kept_chain(
     labels_BHP: Tensor, log_BHP: Tensor, known: tuple[Tensor, list[Tensor]], weight: float = 1.0
 ) -> KeptChain:
-    """Return the chain on some labels of every step.
+    """Return the chain on some labels of every step, from their log likelihoods, up to a constant per step.
 
-    Args:
-        log_BHP: log likelihood of each label at its step, up to a constant per step.
-        known: `first` and `moves` of the chain.
-        weight: exponent of both; 0: every step is independent.
+    `known` are `first` and `moves` of the chain, `weight` their exponent; 0: every step is independent.
     """
     likelihood_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
     first_BP, moves = known
@@ -244,14 +226,10 @@ class Discriminant(NamedTuple):
 
 
 def fit_discriminant(x_SC: Tensor, label_S: Tensor, n_labels: int) -> Discriminant:
-    """Fit the mean of each label and the shared covariance.
+    """Fit the mean of each label and the shared covariance of (S, C) numbers of any scale.
 
     A label's mean includes one more segment at the overall mean, which is the mean of labels without segments. The
     covariance within labels is shrunk towards a multiple of the identity by Ledoit and Wolf's formula.
-
-    Args:
-        x_SC: (S, C) numbers of any scale.
-        label_S: (S,) long.
     """
     mean_C, scale_C = x_SC.double().mean(0), x_SC.double().std(0, correction=0)
     scale_C = torch.where(scale_C > 1e-6 * scale_C.mean(), scale_C, torch.inf)
@@ -275,12 +253,8 @@ def fit_discriminant(x_SC: Tensor, label_S: Tensor, n_labels: int) -> Discrimina
 
 
 def shrunk(covariance_CC: Tensor, fourth: Tensor, n: int) -> Tensor:
-    """Return the (C, C) shrunk covariance by Ledoit and Wolf's formula.
-
-    Args:
-        covariance_CC: covariance of n samples without mean.
-        fourth: scalar, mean fourth power of their lengths.
-    """
+    """Return the (C, C) covariance of n samples without mean, shrunk by Ledoit and Wolf's formula; `fourth`, a scalar,
+    is the mean fourth power of their lengths."""
     one_CC = torch.eye(len(covariance_CC), dtype=covariance_CC.dtype, device=covariance_CC.device)
     level = covariance_CC.diagonal().mean()
     spread = (covariance_CC - level * one_CC).square().sum()

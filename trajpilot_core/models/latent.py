@@ -90,12 +90,9 @@ class LatentPredictor(nn.Module):
     def encode(
         self, start_BGD: Tensor, goal_BGD: Tensor | None, horizon: int, goal_seen_B: Tensor | None = None
     ) -> list[KeysValues]:
-        """Return keys and values of every layer, each (B, heads, 2 G, width of a head).
+        """Return keys and values of every layer, each (B, heads, 2 G, width of a head), from normalised latents.
 
-        Args:
-            start_BGD: normalised latent of the first segment.
-            goal_BGD: normalised latent of the last segment; None: no goal.
-            goal_seen_B: bool; false: encode the window without a goal. None: all goals are seen.
+        Windows whose `goal_seen_B` (bool; None: all true) is false are encoded as without a goal.
         """
         start_BGW = self._clip(start_BGD, START)
         hidden_BGW = (self.no_goal + self.place + self.role[GOAL]).expand_as(start_BGW)
@@ -114,7 +111,12 @@ class LatentPredictor(nn.Module):
         n_windows = len(context[0][0])
         given = steps.motion if steps.motion is not None else steps.text
         n_plans = 1 if given is None else given.shape[1]
-        x_NTW = self._steps(steps, n_windows * n_plans, n_steps, horizon)
+        motion = self.no_motion if steps.motion is None else self.motion_in(steps.motion.flatten(0, 1))
+        if steps.is_moved is not None:
+            motion = torch.where(steps.is_moved[:, None], motion, self.no_motion)
+        text = self.no_text if steps.text is None else self.text_in(steps.text.flatten(0, 1))
+        placed = self.step[1 : 1 + n_steps] + self.horizon[horizon]
+        x_NTW = (motion + text + placed).expand(n_windows * n_plans, n_steps, -1)
         seen = context[0][0].shape[2]
         causal_TT = torch.ones(n_steps, n_steps, dtype=torch.bool, device=x_NTW.device).tril()
         mask_TX = torch.cat([causal_TT.new_ones(n_steps, seen), causal_TT], 1)
@@ -129,15 +131,6 @@ class LatentPredictor(nn.Module):
         standard = (clip_BGD - self.latent_mean) / self.latent_scale
         projected: Tensor = self.clip_in(standard)
         return projected + self.place + self.role[role]
-
-    def _steps(self, steps: StepInputs, n: int, n_steps: int, horizon: int) -> Tensor:
-        """Return (N, T, W), N windows times candidates."""
-        motion = self.no_motion if steps.motion is None else self.motion_in(steps.motion.flatten(0, 1))
-        if steps.is_moved is not None:
-            motion = torch.where(steps.is_moved[:, None], motion, self.no_motion)
-        text = self.no_text if steps.text is None else self.text_in(steps.text.flatten(0, 1))
-        placed = self.step[1 : 1 + n_steps] + self.horizon[horizon]
-        return (motion + text + placed).expand(n, n_steps, -1)
 
 
 class LatentHead(nn.Module):
@@ -204,9 +197,7 @@ def cross_entropy_search(
     """Refine a proposal, an independent normal distribution per number, towards candidates of low energy.
 
     Returns (B, M, P), the candidate with the lowest energy of all iterations (the original: mean of the last proposal).
-
-    Args:
-        energy: (B, S, M, P) points of the search -> (B, S) energies.
+    `energy` maps points of the search (B, S, M, P) to (B, S).
     """
     mean = noise_ISMP.new_zeros(n_windows, *noise_ISMP.shape[2:])
     std, best, least = torch.ones_like(mean), mean.clone(), mean.new_full((n_windows,), torch.inf)

@@ -39,12 +39,8 @@ class LabelBank(NamedTuple):
 
 
 def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
-    """Return how many answers rank before the true one, long, of the shape of `truth_x`.
-
-    Args:
-        plan_xE: (..., E) predicted embeddings; leading axes may be broadcast against `truth_x`.
-        truth_x: (...) long, indices of answers.
-    """
+    """Return how many answers rank before the true ones, long (...), for predicted embeddings (..., E); their leading
+    axes may be broadcast."""
     return _of_truth(plan_xE, truth_x, bank, ranks_of)
 
 
@@ -58,9 +54,8 @@ def _of_truth(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank, read: Callable[
     truth = truth_x.expand(plan_xE.shape[:-1]).reshape(-1)
     flat_RE = plan_xE.reshape(-1, plan_xE.shape[-1])
     step = rows_at_once(len(bank.label), bank.label.device)
-    parts = range(0, flat_RE.shape[0], step)
-    values = [read(bank.scores(flat_RE[r : r + step]), truth[r : r + step]) for r in parts]
-    return torch.cat(values).reshape(plan_xE.shape[:-1]) if values else truth.reshape(plan_xE.shape[:-1])
+    parts = zip(torch.split(flat_RE, step), torch.split(truth, step), strict=True)
+    return torch.cat([read(bank.scores(plan), true) for plan, true in parts]).reshape(plan_xE.shape[:-1])
 
 
 def ranks_of(scores_RV: Tensor, truth_R: Tensor) -> Tensor:
@@ -97,5 +92,5 @@ def best(scores_xV: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def best_labels(plan_RE: Tensor, bank: LabelBank, n: int) -> tuple[Tensor, Tensor]:
     """Return the `n` nearest answers of (R, E) embeddings, (R, n) indices and cosines, some at a time; see `best`."""
     step = rows_at_once(len(bank.label), bank.label.device)
-    parts = [best(bank.scores(plan_RE[r : r + step]), n) for r in range(0, plan_RE.shape[0], step)]
+    parts = [best(bank.scores(plan), n) for plan in torch.split(plan_RE, step)]
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])

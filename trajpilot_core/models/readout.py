@@ -8,6 +8,7 @@ a plan (E, or V with a class head), R ranked answers. Source: paper, 3.3, 3.5 an
 docs/decisions/closed-vocabulary.md.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -134,11 +135,8 @@ class ClassReadout:
         plan_NHP = torch.cat([start_BK1P, mids_BKMP, goal_BK1P], dim=2).flatten(0, 1)
         truth_NM = truth_BM.repeat_interleave(candidates, dim=0)
         ranks, rights = [], []
-        at = 0
-        for plan, take in self._parts(plan_NHP, take_B.repeat_interleave(candidates)):
+        for plan, take, truth in self._parts(plan_NHP, take_B.repeat_interleave(candidates), truth_NM):
             posterior_BHV, decoded_BH = self._decoded(plan, take)
-            truth = truth_NM[at : at + len(plan)]
-            at += len(plan)
             ranks.append(ranks_of(posterior_BHV[:, 1:-1].flatten(0, 1), truth.flatten()).view(truth.shape))
             rights.append(decoded_BH[:, 1:-1] == truth)
         shape = (n, candidates, truth_BM.shape[1])
@@ -156,14 +154,14 @@ class ClassReadout:
 
     def _decoded(self, plan_BHP: Tensor, take_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior (B, H, V) float32 and the best sequence (B, H) long, of allowed labels."""
-        score_BHV = log_scores(plan_BHP, 1.0, None if self.allowed is None else self.allowed[take_B])
+        score_BHV = log_scores(plan_BHP, None if self.allowed is None else self.allowed[take_B])
         posterior_BHV = marginals(score_BHV, self.prior, self.weight).float()
         return posterior_BHV, viterbi(score_BHV, self.prior, self.weight)
 
-    def _parts(self, plan_BHP: Tensor, take_B: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Split windows into parts whose scores fit into memory."""
+    def _parts(self, plan_BHP: Tensor, *of_windows: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Split plans and other (B, ...) values of their windows into parts whose scores fit into memory."""
         most = max(1, DECODED_AT_ONCE // plan_BHP.shape[1:].numel())
-        return list(zip(torch.split(plan_BHP, most), torch.split(take_B, most), strict=True))
+        return zip(*(torch.split(values, most) for values in (plan_BHP, *of_windows)), strict=True)
 
 
 Readout: TypeAlias = CosineReadout | ClassReadout

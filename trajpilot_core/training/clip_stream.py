@@ -7,6 +7,7 @@ import math
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.video.isolate import Event, local_copies, run_jobs
 
 ERASED_SCALE, ERASED_RATIO = (0.02, 1 / 3), (0.3, 1 / 0.3)
-"""Share of the picture that is erased, and aspect ratio of the rectangle. Source: V-JEPA 2."""
+"""Share of the picture that is erased, and width / height of the rectangle. Source: V-JEPA 2."""
 ATTEMPTS = 10
 """Attempts to sample a rectangle that fits, before the whole picture is erased."""
 
@@ -112,7 +113,7 @@ class ClipStream:
             view = view._replace(is_mirrored=True)
         if uniform((0.0, 1.0), generator) < cfg.erase_share:
             seed = int(torch.randint(2**31, (), generator=generator))
-            view = view._replace(erased=erased_part(seed, ERASED_SCALE, ERASED_RATIO, generator))
+            view = view._replace(erased=erased_part(seed, generator))
         return view
 
     def tokens(self, batches: Sequence[Sequence[ClipView]]) -> Iterator[Tensor]:
@@ -120,10 +121,13 @@ class ClipStream:
 
         Raises InputError: a clip cannot be decoded.
         """
-        views = [view for batch in batches for view in batch]
-        cfg = self.encoder.config
+        views, jobs = [view for batch in batches for view in batch], []
+        cfg, device = self.encoder.config, next(self.encoder.network.parameters()).device
+        for view in views:
+            job = clip_job(self.videos[view.row], [(self.times_s[view.row] + view.later_s).tolist()], cfg)
+            jobs.append(job if view.augment is None else {**job, "augment": view.augment._asdict()})
         events = run_jobs(
-            [self._job(view) for view in views],
+            jobs,
             workers=self.runtime.workers,
             timeout_s=cfg.decode_timeout_s,
             ahead=2 * cfg.batch,
@@ -131,26 +135,15 @@ class ClipStream:
         )
         with closing(in_order(events, views, self.videos)) as clips:
             for batch in batches:
-                yield self._encoded([next(clips) for _ in batch], batch)
+                frames = [torch.from_numpy(next(clips)) for _ in batch]
+                yield torch.cat(in_parts(len(batch), cfg.batch, partial(self._encoded, frames, batch, device)))
 
-    def _job(self, view: ClipView) -> dict[str, Any]:
-        """Return the job of a decoder process for a clip."""
-        job = clip_job(self.videos[view.row], [(self.times_s[view.row] + view.later_s).tolist()], self.encoder.config)
-        return job if view.augment is None else {**job, "augment": view.augment._asdict()}
-
-    def _encoded(self, clips: Sequence[NDArray[np.uint8]], views: Sequence[ClipView]) -> Tensor:
-        """Return the tokens (B, N, D) of decoded clips (T, size, size, 3)."""
-        device = next(self.encoder.network.parameters()).device
-
-        def part(rows: slice) -> Tensor:
-            frames = [
-                as_shown(torch.from_numpy(clip).to(device), view)
-                for clip, view in zip(clips[rows], views[rows], strict=True)
-            ]
-            ahead = [view.ahead for view in views[rows] if view.ahead is not None]
-            return self.encoder.every_token(torch.stack(frames), torch.tensor(ahead) if ahead else None)
-
-        return torch.cat(in_parts(len(clips), self.encoder.config.batch, part))
+    def _encoded(self, frames: list[Tensor], views: Sequence[ClipView], device: torch.device, rows: slice) -> Tensor:
+        """Return the tokens (b, N, D) of some clips of a batch, each (T, size, size, 3)."""
+        pairs = zip(frames[rows], views[rows], strict=True)
+        shown = torch.stack([as_shown(clip.to(device), view) for clip, view in pairs])
+        ahead = [view.ahead for view in views[rows] if view.ahead is not None]
+        return self.encoder.every_token(shown, torch.tensor(ahead) if ahead else None)
 
 
 def clip_job(video: str, times_s: list[list[float]], cfg: FeatureConfig) -> dict[str, Any]:
@@ -172,9 +165,8 @@ def in_order(
 ) -> Generator[NDArray[np.uint8], None, None]:
     """Yield the frames (T, size, size, 3) of the views in order; decoders finish in any order.
 
-    Raises:
-        InputError: a view cannot be decoded, although the features were: the file has changed, or is damaged in a part
-            that only this view needs.
+    Raises InputError: a view cannot be decoded, although the features were: the file has changed, or is damaged in a
+        part that only this view needs.
     """
     waiting: dict[int, NDArray[np.uint8]] = {}
     due = 0
@@ -197,18 +189,14 @@ def uniform(bounds: tuple[float, float], generator: torch.Generator) -> float:
     return bounds[0] + (bounds[1] - bounds[0]) * float(torch.rand((), generator=generator))
 
 
-def erased_part(
-    seed: int, scale: tuple[float, float], ratio: tuple[float, float], generator: torch.Generator
-) -> ErasedPart:
+def erased_part(seed: int, generator: torch.Generator) -> ErasedPart:
     """Return a sampled rectangle: its share of the area, the logarithm of its aspect ratio and its place are uniform.
 
-    Args:
-        scale: least and largest share of the area.
-        ratio: least and largest width / height.
+    Where none of a few fits, that is the whole picture.
     """
     for _ in range(ATTEMPTS):
-        area = uniform(scale, generator)
-        shape = math.exp(uniform((math.log(ratio[0]), math.log(ratio[1])), generator))
+        area = uniform(ERASED_SCALE, generator)
+        shape = math.exp(uniform((math.log(ERASED_RATIO[0]), math.log(ERASED_RATIO[1])), generator))
         width, height = math.sqrt(area * shape), math.sqrt(area / shape)
         if width <= 1 and height <= 1:
             left, top = (uniform((0.0, 1.0 - side), generator) for side in (width, height))
@@ -239,9 +227,7 @@ def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
 def open_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
     """Load the encoder of clips.
 
-    Raises:
-        NotBuiltError: the encoder does not return tokens of patches.
-        CheckpointError: its weights cannot be used.
+    Raises NotBuiltError: it does not return tokens of patches; CheckpointError: its weights cannot be used.
     """
     encoder = load_video_encoder(cfg, device, scratch)
     if not isinstance(encoder, FrozenVjepa):

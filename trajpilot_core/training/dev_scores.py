@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from schemas.training import TrainConfig
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
+from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import Training, index_batches
 
 ROWS_PER_CALL = 2048
@@ -30,8 +32,7 @@ def row_measure(
 ) -> Callable[[], dict[str, float]]:
     """Return `Training.measure`: the scores of rows (n, ...) on dev, and on as many fitted rows, sampled by `seed`.
 
-    Args:
-        splits: `train` and `dev` -> rows, in the order of the curve.
+    `splits` are `train` and `dev` -> rows, in the order of the curve.
     """
     sample = sampled_fit({"train": splits["train"]}, {"train": splits["dev"]}, seed)
     scored = {split: sample.get(split, rows) for split, rows in splits.items() if split == "dev" or split in sample}
@@ -39,47 +40,37 @@ def row_measure(
 
 
 def row_training(
-    name: str,
-    seed: int,
+    job: TrainingJob,
     model: nn.Module,
+    cfg: TrainConfig,
     splits: Mapping[str, Tensor],
-    batch: int,
     loss: Callable[[Tensor], Tensor],
     score: Callable[[Tensor], Mapping[str, float]],
     **more: Any,
 ) -> Training:
     """Return the training of a model on fitted rows, (n,) long, in random order; `splits` as in `row_measure`.
 
-    Args:
-        loss: rows (B,), long -> scalar; `score`: rows -> their scores.
-        more: further fields of the training.
+    `loss` maps rows (B,), long, to a scalar, and `score` to their scores; `more` are further fields of the training.
     """
     fitted = splits["train"]
 
     def batches(generator: torch.Generator) -> list[Tensor]:
-        return [fitted[rows] for rows in index_batches(len(fitted), batch, generator, fitted.device)]
+        return [fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)]
 
-    return Training(name, seed, model, batches, loss, row_measure(splits, seed, score), **more)
+    return Training(job.name, job.seed, model, cfg, batches, loss, row_measure(splits, job.seed, score), **more)
 
 
 def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:
     """Return, for each k, the share of rows whose true label (N,) is among the best k of the bank; a tie goes to the
     smaller id. Predictions (N, E) and the bank (V, E) are unit vectors."""
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
-    ranks = [ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts]
-    if not ranks:
-        return dict.fromkeys(ks, float("nan"))
-    rank_N = torch.cat(ranks)
+    rank_N = torch.cat([ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts])
     return {k: (rank_N < k).double().mean().item() for k in ks}
 
 
 def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> dict[str, float]:
-    """Return M@1 per horizon and its plain mean over the horizons.
-
-    Args:
-        answers: horizon -> (N, H - 2) long, the predicted label of each mid.
-        truth: horizon -> (N, H) long, the true labels, Start and Goal included.
-    """
+    """Return M@1 per horizon and its plain mean over the horizons, of horizon -> (N, H - 2) long, the predicted label
+    of each mid, and horizon -> (N, H) long, the true labels, Start and Goal included."""
     per_horizon = {h: (answers[h] == truth[h][:, 1:-1]).double().mean().item() for h in sorted(answers)}
     scores = {f"M@1 H={h}": value for h, value in per_horizon.items()}
     return {"M@1": sum(per_horizon.values()) / max(1, len(per_horizon)), **scores}
@@ -95,16 +86,12 @@ def nearest_labels(
         segments: horizon -> (N, H) long.
         score: (..., E) unit vectors -> (..., V), such as their cosines with the label bank.
     """
-    labels = {}
-    for horizon, windows in segments.items():
 
-        def part(rows: slice, windows: Tensor = windows) -> Tensor:
-            """Return the labels (B, M), long, of the mids of some windows."""
-            return score(predict(windows[rows])[:, 1:-1]).argmax(-1)
+    def labels(windows: Tensor) -> Tensor:
+        parts = in_parts(len(windows), ROWS_PER_CALL, lambda rows: score(predict(windows[rows])[:, 1:-1]).argmax(-1))
+        return torch.cat(parts)
 
-        parts = in_parts(len(windows), ROWS_PER_CALL, part)
-        labels[horizon] = torch.cat(parts)
-    return labels
+    return {horizon: labels(windows) for horizon, windows in segments.items()}
 
 
 def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels: int) -> dict[str, dict[str, float]]:
@@ -127,10 +114,8 @@ def sampled_fit(
     """Sample the fitted rows that are scored: per group at most as many as dev has, and at most `MOST_SAMPLED`.
 
     A separate generator samples, so that no random state changes and the training is the same as without the measure.
-    `seed` is that of the training; variants of one seed are scored on the same sample.
-
-    Returns:
-        Group, such as a horizon -> (n, ...) rows of `fitted` in their order, on its device; without empty groups.
+    `seed` is that of the training; variants of one seed are scored on the same sample. Rows (n, ...) of a group, such
+    as a horizon, are in their order and on their device; empty groups are left out.
     """
     generator = torch.Generator().manual_seed(seed)
     sample = {}

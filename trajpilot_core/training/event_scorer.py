@@ -32,15 +32,6 @@ SHOTS_AT_ONCE, ACTIONS_AT_ONCE = 64, 256
 """Queries whose candidates are rolled out and scored in one call."""
 
 
-class Utility(NamedTuple):
-    """How good predictions are; both have the shape of the predictions without their last axis."""
-
-    utility: Tensor
-    """float32."""
-    right: Tensor
-    """float32: 1 where the predicted class is the true one."""
-
-
 @dataclass(frozen=True)
 class Target:
     """What is predicted of a kind of event, and how a prediction is scored."""
@@ -51,8 +42,9 @@ class Target:
     """(V, E) float32, the vector of each class as a label of candidates."""
     shape: ScorerShape
     """Widths of the scorer. A query is the features and the head motion before the event, then zeros."""
-    score: Callable[[Tensor, Tensor], Utility]
-    """Predictions (..., P) and true classes, long of the same shape without P -> their utility."""
+    score: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    """Predictions (..., P) and true classes, long of the same shape without P -> their utility, and 1 where the
+    predicted class is the true one, both float32 (...)."""
     ranking: ScorerConfig
     at_once: int
     is_logits: bool = False
@@ -60,18 +52,14 @@ class Target:
     right_votes: Callable[[FoundEvents, Tensor], Tensor] | None = None
     """Candidates of dev events (B,) -> (B, T), whether their vote is right; None: nothing is voted on."""
 
-    def predictions(self, outputs: Tensor) -> Tensor:
-        """Return the predictions (..., P) of a predictor's outputs (..., P)."""
-        return outputs.log_softmax(-1) if self.is_logits else outputs
-
 
 def shot_target(shots: Shots, cfg: CompletedOutcome, embed: int) -> Target:
     """Return the outcome of shots as the target; `embed` is the text width of E_tau."""
 
-    def score(log_p: Tensor, truth: Tensor) -> Utility:
+    def score(log_p: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
         likely = log_p.gather(-1, truth[..., None])[..., 0]
         right = ((log_p[..., MADE] >= log_p[..., 1 - MADE]).long() == truth).float()  # at one half: made
-        return Utility(cfg.utility[0] * likely + cfg.utility[1] * right, right)
+        return cfg.utility[0] * likely + cfg.utility[1] * right, right
 
     def right_votes(neighbours: FoundEvents, rows: Tensor) -> Tensor:
         votes = [(vote(shots.made, neighbours, t) >= 0.5) == shots.made[rows] for t in cfg.scorer.temperatures]
@@ -87,7 +75,7 @@ def shot_target(shots: Shots, cfg: CompletedOutcome, embed: int) -> Target:
 def action_target(events: ActionEvents, cfg: CompletedActionToken) -> Target:
     """Return the text of actions as the target."""
 
-    def score(predicted: Tensor, truth: Tensor) -> Utility:
+    def score(predicted: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
         flat_xE, flat_x = predicted.flatten(0, -2), truth.flatten()
 
         def part(at: slice) -> Tensor:
@@ -100,7 +88,7 @@ def action_target(events: ActionEvents, cfg: CompletedActionToken) -> Target:
         parts = in_parts(len(flat_x), ACTIONS_AT_ONCE, part)
         terms_x3 = torch.cat([flat_xE.new_zeros(0, 3), *parts])
         utility_x = (terms_x3 * terms_x3.new_tensor(cfg.utility)).sum(1)
-        return Utility(utility_x.view(truth.shape), terms_x3[:, 1].view(truth.shape))
+        return utility_x.view(truth.shape), terms_x3[:, 1].view(truth.shape)
 
     embed = events.bank.shape[1]
     shape = ScorerShape(events.context.shape[2] + embed, embed, 1, ends=1)
@@ -116,11 +104,9 @@ def event_queries(
     target: Target,
     motion_of: Tensor | None = None,
 ) -> Queries:
-    """Turn events and their candidates into queries of the scorer.
+    """Turn the events `rows`, (B,) long, and their candidates into queries of the scorer.
 
-    Args:
-        rows: (B,) long, the queries.
-        motion_of: (N,) long, event -> the event whose head motion replaces its own (permuted candidates); None: itself.
+    `motion_of`, (N,) long: event -> the event whose head motion replaces its own (permuted candidates); None: itself.
     """
     start_BE = latents_of(chain.e_tau, events, rows, BEFORE)
     moved_BK = neighbours.event if motion_of is None else motion_of[neighbours.event]
@@ -132,12 +118,13 @@ def event_queries(
 
     parts = in_parts(len(rows), target.at_once, rolled_out)
     none_BKP = mids_BKE.new_zeros(0, mids_BKE.shape[1], target.shape.plan)
-    plans_BKP = target.predictions(torch.cat([none_BKP, *parts]))
-    fallback_BP = target.predictions(chain.no_traj(events.context[rows], none_B2E))
+    plans_BKP, fallback_BP = torch.cat([none_BKP, *parts]), chain.no_traj(events.context[rows], none_B2E)
+    if target.is_logits:
+        plans_BKP, fallback_BP = plans_BKP.log_softmax(-1), fallback_BP.log_softmax(-1)
     seen_BD = chain.traj.backbone.standardise(events.context[rows].mean(1))
     truth_B = target.truth[rows]
-    candidate = target.score(plans_BKP, truth_B[:, None].expand(neighbours.event.shape))
-    fallback = target.score(fallback_BP, truth_B)
+    utility_BK, right_BK = target.score(plans_BKP, truth_B[:, None].expand(neighbours.event.shape))
+    fallback_utility_B, fallback_right_B = target.score(fallback_BP, truth_B)
     is_there_BK1 = neighbours.valid[..., None]
     place_BK1 = 1 + torch.arange(neighbours.event.numel(), device=rows.device).view_as(neighbours.event)[..., None]
     return Queries(
@@ -151,10 +138,10 @@ def event_queries(
         valid=neighbours.valid,
         n_mids=torch.ones_like(rows),
         take=events.take[rows],
-        utility=candidate.utility.masked_fill(~neighbours.valid, -torch.inf),
-        fallback_utility=fallback.utility,
-        m1=candidate.right.masked_fill(~neighbours.valid, 0.0),
-        fallback_m1=fallback.right,
+        utility=utility_BK.masked_fill(~neighbours.valid, -torch.inf),
+        fallback_utility=fallback_utility_B,
+        m1=right_BK.masked_fill(~neighbours.valid, 0.0),
+        fallback_m1=fallback_right_B,
     )
 
 
@@ -167,12 +154,8 @@ def fit_event_scorer(
     seed: int,
     runtime: Runtime,
 ) -> FittedScorer:
-    """Fit the scorer on events from takes that their chain has not seen; dev chooses gate and temperature.
-
-    Args:
-        training: chains, each with the events (n,), long, of the training takes that it has not seen.
-        dev: (m,) long, dev events, predicted by the final chain.
-    """
+    """Fit the scorer on the events (n,), long, of training takes that a chain has not seen, for each chain; dev events
+    (m,), long, predicted by the final chain, choose gate and temperature."""
     ranking = target.ranking
 
     def queries_of(chain: EventChain, rows: Tensor) -> Queries:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from schemas.training import AlignmentConfig, TrainConfig
+from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.predictor import TrajectoryEncoder, channel_scale
 from trajpilot_core.training.dev_scores import recalls_at, row_training
@@ -35,9 +35,7 @@ class AlignmentTask(Task):
     """(m,) long."""
 
 
-def alignment_training(
-    job: TrainingJob, task: AlignmentTask, cfg: AlignmentConfig, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def alignment_training(job: TrainingJob, task: AlignmentTask, cfg: AlignmentConfig) -> Training:
     """Return the training of E_tau, with R@1 and R@5 of the labels in the whole bank after every epoch."""
     with seeded(job.seed):
         model = TrajectoryEncoder(cfg, task.bank.shape[1])
@@ -54,8 +52,7 @@ def alignment_training(
         return alignment_loss(z_BE, task.bank[ids], ids, clamp_temperature(model.log_temperature))
 
     splits = {"train": task.fit, "dev": task.dev}
-    training = row_training(job.name, job.seed, model, splits, cfg.train.batch, loss, recalls, selected="dev/R@5")
-    return training, cfg.train
+    return row_training(job, model, cfg.train, splits, loss, recalls, selected="dev/R@5")
 
 
 FIT = Fit(AlignmentTask, AlignmentConfig, alignment_training)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.events import CompletedActionToken, CompletedOutcome
-from schemas.training import PredictorConfig, TrainConfig
+from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
 from trajpilot_core.models.predictor import PredictorShape
@@ -51,6 +51,10 @@ class EventTask(Task):
         tokens, width = self.context.shape[1:]
         return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
 
+    def splits(self) -> dict[str, Tensor]:
+        """Return `dev` and `train` -> (n,) long, the numbers of its events."""
+        return {"dev": self.dev, "train": self.fit}
+
     def given(self, rows: Tensor, variant: str) -> Tensor:
         """Return the latents (B, 2, E) of `rows` (B,) that a variant receives: both, the first one, or none.
 
@@ -77,29 +81,9 @@ def new_event_predictor(
     return model
 
 
-def event_training(
-    job: TrainingJob,
-    task: EventTask,
-    batch: int,
-    model: nn.Module,
-    loss: Callable[[Tensor], Tensor],
-    right: Callable[[Tensor], Tensor],
-    quantity: str,
-    keeps_last: bool = False,
-) -> Training:
-    """Return the training of a model on batches of fitted events.
-
-    Args:
-        loss: events (B,), long -> scalar.
-        right: events (B,), long -> (B,) bool, whether the model is right: its mean on dev chooses the epoch.
-        keeps_last: the last epoch is kept, regardless of its score.
-    """
-
-    def share(rows: Tensor) -> dict[str, float]:
-        return {quantity: float(right(rows).double().mean()) if len(rows) else 0.0}
-
-    splits, kept = {"dev": task.dev, "train": task.fit}, {"selected": f"dev/{quantity}", "keeps_last": keeps_last}
-    return row_training(job.name, job.seed, model, splits, batch, loss, share, **kept)
+def share_of(quantity: str, right: Callable[[Tensor], Tensor]) -> Callable[[Tensor], dict[str, float]]:
+    """Return the score of events (B,), long: the share that is `right`, (B,) bool, by its name; 0 of none."""
+    return lambda rows: {quantity: float(right(rows).double().mean()) if len(rows) else 0.0}
 
 
 @dataclass(frozen=True)
@@ -114,16 +98,13 @@ class ActionTask(EventTask):
     """(V, E) float32, unit norm."""
 
 
-def action_training(
-    job: TrainingJob, task: ActionTask, cfg: CompletedActionToken, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def action_training(job: TrainingJob, task: ActionTask, cfg: CompletedActionToken) -> Training:
     """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_event_predictor(ActionPredictor, task, cfg.predictor).to(job.device)
     start_weights(model.backbone, cfg.predictor, twin_of(job.key))  # a twin was trained with a masked Goal
 
     def right(rows: Tensor) -> Tensor:
-        """Return (B,) bool: the action's text is the nearest one."""
         predicted_BE: Tensor = model(task.context[rows], task.given(rows, job.variant))
         return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
 
@@ -138,7 +119,8 @@ def action_training(
         total: Tensor = cosine + cfg.predictor.infonce_weight * pooled
         return total
 
-    return event_training(job, task, cfg.train.batch, model, loss, right, "action"), cfg.train
+    scores = share_of("action", right)
+    return row_training(job, model, cfg.train, task.splits(), loss, scores, selected="dev/action")
 
 
 ACTION_FIT = Fit(ActionTask, CompletedActionToken, action_training)
@@ -156,9 +138,7 @@ class OutcomeTask(EventTask):
     """(N,) bool."""
 
 
-def shot_training(
-    job: TrainingJob, task: OutcomeTask, cfg: CompletedOutcome, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def shot_training(job: TrainingJob, task: OutcomeTask, cfg: CompletedOutcome) -> Training:
     """Return the training of the variant or the probe that the job names."""
     with seeded(job.seed):
         is_probe = job.variant == PROBE
@@ -183,7 +163,8 @@ def shot_training(
     def right(rows: Tensor) -> Tensor:
         return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
 
-    return event_training(job, task, cfg.train.batch, model, loss, right, "accuracy", keeps_last=True), cfg.train
+    splits, scores = task.splits(), share_of("accuracy", right)
+    return row_training(job, model, cfg.train, splits, loss, scores, selected="dev/accuracy", keeps_last=True)
 
 
 SHOT_FIT = Fit(OutcomeTask, CompletedOutcome, shot_training)

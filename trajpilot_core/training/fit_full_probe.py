@@ -19,7 +19,7 @@ from schemas.events import ProbeConfig
 from schemas.results import CurvePoint
 from trajpilot_core.arrays import Codes
 from trajpilot_core.engine.stage import Runtime
-from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
+from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart
 from trajpilot_core.models.attentive_probe import probe_loss
 from trajpilot_core.training.checkpoint import TrainingProgress
 from trajpilot_core.training.clip_stream import ClipStream
@@ -31,6 +31,7 @@ from trajpilot_core.training.fit_probe import (
     ChosenProbe,
     ProbeTask,
     Trial,
+    answers,
     original_training,
     shares_of,
 )
@@ -146,15 +147,9 @@ def answers_of(
     batches = [list(rows[at : at + cfg.batch]) for at in range(0, len(rows), cfg.batch)]
     encoded = stream.tokens([[stream.whole(row) for row in batch] for batch in batches])
     for batch, tokens_BND in zip(batches, encoded, strict=True):
-        for at in range(0, len(batch), cfg.clips_at_once):
-            some = batch[at : at + cfg.clips_at_once]
-            some_BND = tokens_BND[at : at + cfg.clips_at_once].float()
-            for number, probe in enumerate(probes):
-                inputs = (values[some].to(some_BND.device).float() for values in (more[number] if more else ()))
-                logits: dict[ActionPart, Tensor] = probe(some_BND, *inputs)
-                parts[number].append(
-                    {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
-                )
+        for number, probe in enumerate(probes):
+            inputs = (values[batch] for values in (more[number] if more else ()))
+            parts[number].append(answers(probe, tokens_BND, classes, *inputs, at_once=cfg.clips_at_once))
     return [{name: np.concatenate([r[name] for r in rankings]) for name in PARTS} for rankings in parts]
 
 
@@ -170,9 +165,8 @@ def fit_side_by_side(
 ) -> dict[str, ChosenProbe]:
     """Fit probes side by side; return for each name the one with the best dev score in the epoch that is kept.
 
-    Args:
-        runtime: its scratch is private to this training.
-        keeps_last: the last epoch is kept, so that no name chooses the epoch of another; else the best one on dev.
+    `keeps_last` keeps the last epoch, so that no name chooses the epoch of another; else it is the best one on dev. The
+    scratch of `runtime` is private to this training.
     """
     grid, names = ProbeGrid(members, seed).to(runtime.device), dict.fromkeys(member.name for member in members)
     own, first = FullFit(grid, members, task, cfg, stream, seed), members[0].trial
@@ -180,6 +174,7 @@ def fit_side_by_side(
         name=next(iter(names)) if len(names) == 1 else PROBE,
         seed=seed,
         model=grid,
+        cfg=original_training(cfg, first),
         batches=own.begin,
         loss=own.loss,
         measure=own.measure,
@@ -190,8 +185,7 @@ def fit_side_by_side(
             for probe, member in zip(grid.probes, members, strict=True)
         ],
     )
-    train, where = original_training(cfg, first), (runtime.scratch, runtime.device)
-    fitted = fit(training, train, *where, runtime.progress, runtime.checkpoint_s)
+    fitted = fit(training, runtime.scratch, runtime.device, runtime.progress, runtime.checkpoint_s)
     return {name: chosen_of(fitted, name, members) for name in names}
 
 
@@ -203,13 +197,9 @@ def chosen_of(fitted: TrainingProgress, name: str, members: Sequence[GridProbe])
         quantity, between, of = point.quantity.partition(BETWEEN)
         if between and int(of) in curves:
             curves[int(of)].append(point.replace(quantity=quantity, model=name))
-
-    def score(number: int) -> float:
-        """Return the dev score in the epoch that was kept."""
-        wanted = (fitted.best_epoch, "dev", ACTION.id)
-        return next(p.value for p in curves[number] if (p.epoch, p.split, p.quantity) == wanted)
-
-    best = max(numbers, key=lambda number: (score(number), -number))
+    wanted = (fitted.best_epoch, "dev", ACTION.id)
+    scores = {n: p.value for n in numbers for p in curves[n] if (p.epoch, p.split, p.quantity) == wanted}
+    best = max(numbers, key=lambda number: (scores[number], -number))
     curve = [*curves[best]]
     for number in numbers:
         if number != best:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.latent import LatentConfig, LatentVariant
-from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.models.latent import (
@@ -37,7 +36,6 @@ NEXT = 2
 AT_ONCE = 1024
 """Windows that are measured at once."""
 QUANTITY = "-l1"
-SELECTED = f"dev/{QUANTITY}"
 INPUTS: Mapping[LatentVariant, tuple[bool, bool]] = {
     "next_none": (False, False),
     "next_text": (True, False),
@@ -71,11 +69,6 @@ class LatentTask(Task):
     """Horizon -> (N, H) long; NEXT: pairs of neighbours."""
     dev: dict[int, Tensor]
     """As `fit`."""
-
-    def windows(self, variant: LatentVariant) -> list[dict[int, Tensor]]:
-        """Return the windows of `fit` and of `dev` that a variant reads: pairs, or plans."""
-        is_next = variant.startswith("next")
-        return [{h: rows for h, rows in part.items() if (h == NEXT) == is_next} for part in (self.fit, self.dev)]
 
     def shape(self) -> LatentShape:
         """Return the sizes that follow from the data."""
@@ -169,20 +162,17 @@ def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str,
     steps, goals, copies = [], [], []
     for horizon, all_NH in windows.items():
         for segments in torch.split(all_NH, AT_ONCE):
-            l1, true = l1_of(segments, seen=True), latent_fit.latents(segments[:, 1:])
-            steps.append((l1 if horizon == NEXT else l1[:, :-1]).flatten())
-            start = latent_fit.latents(segments[:, :1]).expand_as(true)
-            copied = l1_between(start, true)
-            copies.append((copied if horizon == NEXT else copied[:, :-1]).flatten())
+            start, true = latent_fit.latents(segments[:, :1]), latent_fit.latents(segments[:, 1:])
+            before_goal = slice(None if horizon == NEXT else -1)
+            steps.append(l1_of(segments, seen=True)[:, before_goal].flatten())
+            copies.append(l1_between(start.expand_as(true), true)[:, before_goal].flatten())
             if horizon != NEXT:
                 goals.append(l1_of(segments, seen=False)[:, -1])
     scores = {QUANTITY: -float(torch.cat(steps).mean()), f"{QUANTITY} of copy": -float(torch.cat(copies).mean())}
     return scores | ({f"{QUANTITY} of goal": -float(torch.cat(goals).mean())} if goals else {})
 
 
-def latent_training(
-    job: TrainingJob, task: LatentTask, cfg: LatentConfig, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def latent_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> Training:
     """Return the training of the variant that the job names; all predictors start with equal weights."""
     variant = cast(LatentVariant, job.variant)
     if variant == "latent_head":
@@ -190,21 +180,22 @@ def latent_training(
     with seeded(job.seed):
         model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(job.device)
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
-    latent_fit, windows, dev = LatentFit(model, task, cfg, variant, controls), *task.windows(variant)
+    latent_fit, is_next = LatentFit(model, task, cfg, variant, controls), variant.startswith("next")
+    windows, dev = ({h: rows for h, rows in of.items() if (h == NEXT) == is_next} for of in (task.fit, task.dev))
     scored = {split: rows for split, rows in (("dev", dev), ("train", sampled_fit(windows, dev, job.seed))) if rows}
-    training = Training(
+    return Training(
         name=job.name,
         seed=job.seed,
         model=model,
+        cfg=cfg.train,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
         loss=lambda batch: latent_loss(latent_fit, *batch),
         measure=lambda: measured(scored, partial(distances, latent_fit)),
-        selected=SELECTED,
+        selected=f"dev/{QUANTITY}",
     )
-    return training, cfg.train
 
 
-def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> tuple[Training, TrainConfig]:
+def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> Training:
     """Return the training of the classifier on true latents of the fitted takes."""
     with seeded(job.seed):
         head = standardising(LatentHead(task.shape()), task, cfg).to(job.device)
@@ -223,9 +214,8 @@ def head_training(job: TrainingJob, task: LatentTask, cfg: LatentConfig) -> tupl
     def loss(rows: Tensor) -> Tensor:
         return F.cross_entropy(logits(rows), task.labels[rows])
 
-    splits, batch = {"dev": task.dev_rows, "train": task.fit_rows}, cfg.head.batch
-    training = row_training(job.name, job.seed, head, splits, batch, loss, shares, selected="dev/right")
-    return training, cfg.head
+    splits = {"dev": task.dev_rows, "train": task.fit_rows}
+    return row_training(job, head, cfg.head, splits, loss, shares, selected="dev/right")
 
 
 FIT = Fit(LatentTask, LatentConfig, latent_training)

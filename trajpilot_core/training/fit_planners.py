@@ -97,9 +97,7 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
 def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
     """Return (A, Z, E) float32: the sentences of each label, in the order of the bank; "before" comes first.
 
-    Raises:
-        InputError: the text bank has no sentences.
-        StoreError: a label has too few.
+    Raises InputError: the text bank has no sentences; StoreError: a label has too few.
     """
     if not table.num_rows:
         raise InputError(
@@ -129,12 +127,10 @@ def parts_of(variant: str) -> tuple[PlannerName, int]:
     return cast(PlannerName, method), int(horizon)
 
 
-def planner_training(
-    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, trial: int
-) -> tuple[Training, TrainConfig]:
+def planner_training(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig) -> Training:
     """Return the training of the method and horizon that the job names at one learning rate; the models of all rates
     start with equal weights."""
-    (method, horizon), rate = parts_of(job.variant), cfg.rates[trial]
+    (method, horizon), rate = parts_of(job.variant), cfg.rates[job.trial]
     originals = {"schema": cfg.schema_net.train, "pdpp": cfg.pdpp.train, "viterbi_plan_net": cfg.viterbi_plan_net.train}
     settings, splits = originals[method], {"train": task.fit[horizon], "dev": task.dev[horizon]}
     windows = splits["train"]
@@ -175,10 +171,11 @@ def planner_training(
             return cfg.lr * learning_rate_multiplier(step, total)
         return float(cfg.lr * settings.gamma ** (step // each // settings.step_epochs))
 
-    training = Training(
+    return Training(
         name=f"{job.name}, rate x{rate:.2g}",
         seed=job.seed,
         model=model,
+        cfg=train,
         batches=batches,
         loss=loss,
         measure=row_measure(splits, job.seed, partial(accuracy, model, task, horizon, job.seed)),
@@ -186,15 +183,13 @@ def planner_training(
         rate=scheduled,
         stepped=model.after_step,
     )
-    return training, train
 
 
-def n_rates(cfg: PlannersConfig) -> int:
-    """Return the number of learning rates to try."""
+def _n_rates(cfg: PlannersConfig) -> int:
     return len(cfg.rates)
 
 
-FIT = Fit(PlannerTask, PlannersConfig, planner_training, n_rates)
+FIT = Fit(PlannerTask, PlannersConfig, planner_training, _n_rates)
 
 
 def accuracy(

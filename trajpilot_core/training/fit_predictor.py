@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from schemas.annotation import SHORTEST_PLAN
-from schemas.training import HeadKind, PredictorConfig, TrainConfig
+from schemas.training import HeadKind, PredictorConfig
 from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
 from trajpilot_core.data.imported_fits import first_weights
-from trajpilot_core.data.other_runs import OtherOutput, open_other
+from trajpilot_core.data.other_runs import open_other
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
@@ -32,8 +32,6 @@ NEW = "class_head."
 """Prefix of parameters that the other run may lack: a head over the labels of this run."""
 UNSEEN = ("heads", "standardise")
 """Settings that change the meaning of weights but not their shapes."""
-HorizonBatch = tuple[int, Tensor]
-"""Horizon, and (B,) long numbers of its fitted windows."""
 
 
 @dataclass(frozen=True)
@@ -94,36 +92,29 @@ def windows_of_chain(data: PlanningData, chain: Chain) -> tuple[Tensor, dict[int
     return rows_of_takes(data.segment_take, takes), fit, dev
 
 
-def predictor_training(
-    job: TrainingJob, task: PredictorTask, cfg: PredictorConfig, trial: int = 0
-) -> tuple[Training, TrainConfig]:
+def predictor_training(job: TrainingJob, task: PredictorTask, cfg: PredictorConfig) -> Training:
     """Return the training of the variant that the job names."""
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
         begin_class_head(model, task.bank)  # with the factor of the other run, not the initial one
-    training = Training(
+    sample, sees_goal = sampled_fit(task.fit, task.dev, job.seed), is_measured_with_goal(cfg, job.variant)
+    return Training(
         name=job.name,
         seed=job.seed,
         model=model,
+        cfg=cfg.train,
         batches=lambda generator: window_batches(task.fit, cfg.train.batch, generator),
         loss=lambda batch: window_loss(model, task, cfg, job.variant, *batch),
-        measure=measurer(
-            model,
-            task,
-            job.variant,
-            sampled_fit(task.fit, task.dev, job.seed),
-            sees_goal=is_measured_with_goal(cfg, job.variant),
-        ),
+        measure=measurer(model, task, job.variant, sample, sees_goal=sees_goal),
         selected="dev/M@1",
     )
-    return training, cfg.train
 
 
 FIT = Fit(PredictorTask, PredictorConfig, predictor_training)
 
 
-def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorShape:
+def predictor_shape(task: PredictorTask, head: HeadKind) -> PredictorShape:
     """Return the sizes that follow from the data; a class head has one output per label of the bank."""
     classes = len(task.bank) if head == "classes" else 0
     return PredictorShape(task.features.shape[2], task.features.shape[1], task.bank.shape[1], task.max_horizon, classes)
@@ -151,12 +142,10 @@ def begin_class_head(model: CausalPredictor, bank_VE: Tensor) -> None:
         model.class_head.bias.zero_()
 
 
-def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[HorizonBatch]:
-    """Return one epoch: every window once, in batches of one horizon, in random order (uniform over the union, D 3).
+def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[tuple[int, Tensor]]:
+    """Return one epoch of horizon -> (N, H) windows: each once, in random order (uniform over the union, D 3).
 
-    Args:
-        fit_windows: horizon -> (N, H) long.
-        generator: on the CPU; the numbers are on the device of the windows.
+    A batch is a horizon and (B,) long numbers of its windows, on their device; the generator is on the CPU.
     """
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
@@ -167,21 +156,9 @@ def window_loss(
 ) -> Tensor:
     """Return the loss of the fitted windows `rows` (B,), long, of a horizon, a scalar (shape ()).
 
-    L_pred; with a class head the cross-entropy of all steps, plus lambda_bridge times L_pred (D 34).
+    L_pred; with a class head the cross-entropy of all steps, plus lambda_bridge times L_pred (D 34). Trajectories and
+    goals are dropped at random (D 13, 16).
     """
-    windows = predicted_windows(model, task, cfg, variant, horizon, rows)
-    temperature = clamp_temperature(model.log_temperature)
-    classes = None if model.class_head is None else class_loss(windows, model.class_logits)
-    if classes is not None and cfg.bridge_weight == 0:
-        return classes
-    open_loss = pooled_prediction_loss(windows, temperature, cfg.infonce_weight)
-    return open_loss if classes is None else classes + cfg.bridge_weight * open_loss
-
-
-def predicted_windows(
-    model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, horizon: int, rows: Tensor
-) -> PredictedWindows:
-    """Predict the fitted windows `rows` (B,), long, of a horizon, with dropout of trajectory and goal (D 13, 16)."""
     segments = task.fit[horizon][rows]
     latents_BHE = variant_latents(task.latents[segments], variant)
     if original_of(variant) != "no_traj":
@@ -192,7 +169,13 @@ def predicted_windows(
     predicted_BHE = model(start_BCD, goal_BCD, latents_BHE, horizon, goal_seen_B)
     ids_BH = task.labels[segments]
     is_target_B = goal_seen_B if cfg.masked_goal_target == "dropped" else None
-    return PredictedWindows(predicted_BHE, task.bank[ids_BH], ids_BH, is_target_B)
+    windows = PredictedWindows(predicted_BHE, task.bank[ids_BH], ids_BH, is_target_B)
+    temperature = clamp_temperature(model.log_temperature)
+    classes = None if model.class_head is None else class_loss(windows, model.class_logits)
+    if classes is not None and cfg.bridge_weight == 0:
+        return classes
+    open_loss = pooled_prediction_loss(windows, temperature, cfg.infonce_weight)
+    return open_loss if classes is None else classes + cfg.bridge_weight * open_loss
 
 
 def goal_dropout_of(cfg: PredictorConfig, variant: str) -> float:
@@ -237,10 +220,8 @@ def measurer(
 ) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
-    Args:
-        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
-            alone.
-        sees_goal: false: neither the feature nor the trajectory of the goal is given.
+    Next to dev a sample of fitted windows is scored, horizon -> (n, H) long; None: dev alone. Without `sees_goal`
+    neither the feature nor the trajectory of the goal is given.
     """
     scored: dict[str, Mapping[int, Tensor]] = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
 
@@ -252,13 +233,10 @@ def measurer(
         out: Tensor = model(start, goal, latents, segments.shape[1])
         return out
 
-    def label_scores(predicted_xE: Tensor) -> Tensor:
-        """Return (..., V) scores of the labels for predicted embeddings (..., E)."""
-        return predicted_xE @ task.bank.T if model.class_head is None else model.class_logits(predicted_xE)
-
     def accuracy(windows: Mapping[int, Tensor]) -> dict[str, float]:
         truth = {horizon: task.labels[rows] for horizon, rows in windows.items()}
-        return mid_accuracy(nearest_labels(predict, windows, label_scores), truth)
+        scores = model.class_logits if model.class_head is not None else lambda predicted_xE: predicted_xE @ task.bank.T
+        return mid_accuracy(nearest_labels(predict, windows, scores), truth)
 
     return lambda: measured(scored, accuracy)
 
@@ -283,12 +261,19 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> boo
     Returns:
         Whether there is a class head that the other run lacks; False if no other run is set.
 
-    Raises InputError: the other model has other sizes, or is damaged.
+    Raises InputError: settings that give the weights another meaning differ, or the other model has other sizes, or is
+        damaged.
     """
     if cfg.pretrained is None:
         return False
     output = open_other(cfg.pretrained, "predictor")
-    refuse_other_settings(output, cfg)
+    settings = output.settings(PredictorConfig, ENTRY)
+    both = {name: (getattr(cfg, name), getattr(settings, name)) for name in UNSEEN}
+    differ = [
+        f"predictor.{name} is {ours} here and {theirs} there" for name, (ours, theirs) in both.items() if ours != theirs
+    ]
+    if differ:
+        raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set the values of that run")
     models = output.models(ENTRY)
     first = first_weights(key, models.keys)
     state, weights = model.state_dict(), {name: torch.tensor(value) for name, value in models.read(first).items()}
@@ -301,17 +286,3 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> boo
             "longer horizon than it has (predictor.*, features.tokens, ingest.max_horizon)"
         ) from None
     return bool(new)
-
-
-def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
-    """Refuse weights that have another meaning under the settings of this run.
-
-    Raises InputError: settings differ; names them with both values.
-    """
-    settings = output.settings(PredictorConfig, ENTRY)
-    both = {name: (getattr(cfg, name), getattr(settings, name)) for name in UNSEEN}
-    differ = [
-        f"predictor.{name} is {ours} here and {theirs} there" for name, (ours, theirs) in both.items() if ours != theirs
-    ]
-    if differ:
-        raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set the values of that run")

@@ -107,9 +107,8 @@ def grid(cfg: ProbeConfig) -> list[Trial]:
     return [Trial(*values) for values in product(cfg.rates, cfg.decays)]
 
 
-def visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, number: int) -> tuple[Training, TrainConfig]:
-    """Return a trial of the grid; all start with equal weights."""
-    return probe_training(job, task, cfg, number, lambda: AttentiveProbe(task.shape(cfg)))
+def _visual_training(job: TrainingJob, task: ProbeTask, cfg: ProbeConfig) -> Training:
+    return _probe_training(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)))
 
 
 def n_trials(cfg: ProbeConfig | CompletedActionToken) -> int:
@@ -117,7 +116,7 @@ def n_trials(cfg: ProbeConfig | CompletedActionToken) -> int:
     return len(cfg.rates) * len(cfg.decays)
 
 
-FIT = Fit(ProbeTask, ProbeConfig, visual_training, n_trials)
+FIT = Fit(ProbeTask, ProbeConfig, _visual_training, n_trials)
 
 
 def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
@@ -136,11 +135,12 @@ def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
     )
 
 
-def probe_training(
-    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, number: int, build: Callable[[], nn.Module], *more: Tensor
-) -> tuple[Training, TrainConfig]:
-    """Return a trial of a grid with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
-    trial = grid(cfg)[number]
+def _probe_training(
+    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, build: Callable[[], nn.Module], *more: Tensor
+) -> Training:
+    """Return a trial of a grid with a new probe, which reads the tokens and `more` (N, ...) of each clip; all trials
+    start with equal weights."""
+    trial = grid(cfg)[job.trial]
     with seeded(job.seed):
         model = build().to(job.device)
 
@@ -152,9 +152,8 @@ def probe_training(
         rankings = answers(model, task.tokens[rows], task.column_numbers(), *(values[rows] for values in more))
         return shares_of(task.columns[rows].cpu().numpy(), rankings)
 
-    name = f"{job.name}, {trial.name}"
-    training = row_training(name, job.seed, model, task.splits(), cfg.batch, loss, shares, **ORIGINAL)
-    return training, original_training(cfg, trial)
+    named, train = job._replace(name=f"{job.name}, {trial.name}"), original_training(cfg, trial)
+    return row_training(named, model, train, task.splits(), loss, shares, **ORIGINAL)
 
 
 def cosine(step: int, total: int, cfg: TrainConfig) -> float:
@@ -178,21 +177,17 @@ def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[s
 
 @torch.no_grad()
 def answers(
-    model: nn.Module, tokens_NTD: Tensor, classes: dict[ActionPart, Codes], *more: Tensor
+    model: nn.Module, tokens_NTD: Tensor, classes: Mapping[ActionPart, Codes], *more: Tensor, at_once: int = AT_ONCE
 ) -> dict[ActionPart, Codes]:
-    """Return part -> (N, K) classes that a probe in evaluation mode ranks for tokens (N, T, D) on any device.
-
-    Args:
-        classes: part -> (C,) the class of each column.
-        more: (N, ...) further inputs of the probe for each clip.
-    """
+    """Return part -> (N, K) classes that a probe in evaluation mode ranks for tokens (N, T, D) on any device, and
+    further inputs (N, ...); `classes` are part -> (C,) the class of each column."""
     device = next(model.parameters()).device
 
     def part(rows: slice) -> dict[ActionPart, Codes]:
         logits = model(tokens_NTD[rows].to(device).float(), *(values[rows].to(device).float() for values in more))
         return {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
 
-    parts = in_parts(len(tokens_NTD), AT_ONCE, part)
+    parts = in_parts(len(tokens_NTD), at_once, part)
     return {name: np.concatenate([rankings[name] for rankings in parts]) for name in PARTS}
 
 
@@ -221,18 +216,14 @@ def load_probe(build: Callable[[], M], chosen: ChosenProbe, device: str) -> M:
 
 
 def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
-    """Return part -> (N, K): the most frequent classes of training and dev for each of `rows` clips.
-
-    Ties go to the earlier column.
-    """
-    counts = {
-        part: np.bincount(task.columns[:, at].cpu().numpy(), minlength=len(task.classes[part]))
-        for at, part in enumerate(PARTS)
-    }
-    return {
-        part: np.repeat(ranked(count[None].astype(np.float64), task.classes[part].cpu().numpy()), rows, axis=0)
-        for part, count in counts.items()
-    }
+    """Return part -> (N, K): the most frequent classes of training and dev for each of `rows` clips; ties go to the
+    earlier column."""
+    rankings = {}
+    for at, part in enumerate(PARTS):
+        classes = task.classes[part].cpu().numpy()
+        counts = np.bincount(task.columns[:, at].cpu().numpy(), minlength=len(classes))
+        rankings[part] = np.repeat(ranked(counts[None].astype(np.float64), classes), rows, axis=0)
+    return rankings
 
 
 @dataclass(frozen=True)
@@ -253,15 +244,12 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -
     return model
 
 
-def token_training(
-    job: TrainingJob, task: TokenTask, cfg: CompletedActionToken, number: int
-) -> tuple[Training, TrainConfig]:
-    """Return a trial of the fine-tuning of the row that the job names."""
+def _token_training(job: TrainingJob, task: TokenTask, cfg: CompletedActionToken) -> Training:
     row = cast(TokenRow, job.variant)
-    return probe_training(job, task, cfg.tuned, number, lambda: new_token_probe(row, task, cfg), task.token)
+    return _probe_training(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), task.token)
 
 
-TOKEN_FIT = Fit(TokenTask, CompletedActionToken, token_training, n_trials)
+TOKEN_FIT = Fit(TokenTask, CompletedActionToken, _token_training, n_trials)
 
 
 def name_of(row: TokenRow) -> str:

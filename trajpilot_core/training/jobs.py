@@ -17,19 +17,12 @@ from torch import Tensor
 
 from schemas.base import Record
 from schemas.results import CurvePoint
-from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
-from trajpilot_core.training.checkpoint import (
-    NAME,
-    is_there,
-    read_progress,
-    read_tensors,
-    write_atomically,
-)
+from trajpilot_core.training.checkpoint import NAME, is_there, read_progress, read_tensors, write_atomically
 from trajpilot_core.training.loop import EpochDone, Training, fit
 
 TaskT = TypeVar("TaskT", bound="Task")
@@ -60,6 +53,8 @@ class TrainingJob(NamedTuple):
     device: str
     checkpoint_s: float = 0.0
     """Seconds between checkpoints; 0: one after every epoch."""
+    trial: int = 0
+    """Number of the trial of a grid."""
 
     @property
     def key(self) -> str:
@@ -130,8 +125,7 @@ def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
-def no_grid(config: Record) -> int:
-    """Return the number of trials of a training without a grid."""
+def _no_grid(config: Record) -> int:
     return 1
 
 
@@ -152,9 +146,9 @@ class Fit(Generic[TaskT, ConfigT]):
 
     task: type[TaskT]
     config: type[ConfigT]
-    training: Callable[[TrainingJob, TaskT, ConfigT, int], tuple[Training, TrainConfig]]
-    """(job, its data on its device, settings of the stage, number of the trial) -> the training of a new model."""
-    n_trials: Callable[[ConfigT], int] = no_grid
+    training: Callable[[TrainingJob, TaskT, ConfigT], Training]
+    """(job, its data on its device, settings of the stage) -> the training of a new model."""
+    n_trials: Callable[[ConfigT], int] = _no_grid
     """Trials of a grid, of which dev chooses one."""
 
     def __call__(self, job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -166,8 +160,8 @@ class Fit(Generic[TaskT, ConfigT]):
             def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
                 epoch_done(number * epochs + epoch, n_trials * epochs, line)
 
-            training, cfg = self.training(job, task, config, number)
-            fit(training, cfg, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
+            training = self.training(job._replace(trial=number), task, config)
+            fit(training, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
 
     def result(self, job: TrainingJob) -> JobResult:
         """Return the result of a completed job.

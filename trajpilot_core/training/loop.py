@@ -1,16 +1,16 @@
 """The one training loop: flat, resumable, the same for alignment, predictor and scorer.
 
 How a stage uses it: build the model inside `with seeded(seed):`, move it to the device, describe the training as a
-`Training`, and call `fit(training, cfg, folder, device)`. The data stay on the device; a batch is whatever the
+`Training`, and call `fit(training, folder, device)`. The data stay on the device; a batch is whatever the
 training's own `batches` hands to its own `loss`, normally index tensors. Nothing here knows what is trained.
 
     training = Training(
-        name="final/scorer", seed=0, model=scorer, selected="dev/M@1",
+        name="final/scorer", seed=0, model=scorer, cfg=cfg.train, selected="dev/M@1",
         batches=lambda generator: index_batches(n, cfg.batch, generator, device),  # one epoch; always as many
         loss=lambda rows: loss_of(scorer, data, rows),                     # scalar tensor, mean over the batch
         measure=lambda: {"dev/M@1": dev_score(scorer), "train/M@1": ...},  # once per epoch, scorer in eval mode
     )
-    fitted = fit(training, cfg.train, scratch / "final-s0-scorer", device)
+    fitted = fit(training, scratch / "final-s0-scorer", device)
     fitted.best                                                            # best weights by `selected`, on the CPU
     fitted.curve                                                           # rows for the stage's curves table
 
@@ -52,6 +52,8 @@ class Training:
     seed: int
     model: nn.Module
     """On the device already."""
+    cfg: TrainConfig
+    """`precision` is resolved to fp32 or bf16."""
     batches: Callable[[torch.Generator], Sequence[Batch]]
     """The batches of one epoch, drawn from a CPU generator; their number must not change between epochs."""
     loss: Callable[[Batch], Tensor]
@@ -63,7 +65,7 @@ class Training:
     keeps_last: bool = False
     """The last epoch is kept, whatever its score."""
     rate: Callable[[int, int, TrainConfig], float] | None = None
-    """(step, steps in all, settings) -> the rate of a step; None: `learning_rate`."""
+    """(step, steps in all, `cfg`) -> the rate of a step; None: `learning_rate`."""
     stepped: Callable[[], None] | None = None
     """Called after every step of the optimiser: what averages weights keeps them in the model, so that they resume."""
     decays_all: bool = False
@@ -83,7 +85,6 @@ class TrainedPart(NamedTuple):
 
 def fit(
     training: Training,
-    cfg: TrainConfig,
     folder: Path | None,
     device: str,
     epoch_done: EpochDone | None = None,
@@ -92,7 +93,6 @@ def fit(
     """Train until the epochs are over or dev stops improving; return the progress, with the best epoch's weights.
 
     Args:
-        cfg: its hyperparameters; `precision` is resolved to fp32 or bf16.
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
         device: of the model; on a CPU one thread is used.
         epoch_done: called with (epoch, most epochs, one line) after every epoch.
@@ -103,6 +103,7 @@ def fit(
         TrainingError: the loss is not finite, there is nothing to train on, or `precision` is still `auto`.
         StoreIOError: the disk of the checkpoints failed or is full.
     """
+    cfg = training.cfg
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
         optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
@@ -112,7 +113,7 @@ def fit(
             log.info("training %s seed %d goes on after epoch %d", training.name, training.seed, state.epoch)
         written_s = time.monotonic()
         while not finished(state, cfg):
-            run_epoch(training, cfg, optimizer, generator, state, device)
+            run_epoch(training, optimizer, generator, state, device)
             has_ended = finished(state, cfg)
             if folder is not None and (has_ended or time.monotonic() - written_s >= checkpoint_s):
                 write_checkpoint(folder, trained, state, has_ended=has_ended)
@@ -125,14 +126,13 @@ def fit(
 
 def run_epoch(
     training: Training,
-    cfg: TrainConfig,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
     state: TrainingProgress,
     device: str,
 ) -> None:
     """Train one epoch, measure, and note the outcome in `state`."""
-    batches = training.batches(generator)
+    cfg, batches = training.cfg, training.batches(generator)
     if not batches:
         raise TrainingError(f"{training.name}: nothing to train on; more takes, or a smaller holdout, are needed")
     total_steps, step = cfg.epochs * len(batches), state.epoch * len(batches)
@@ -223,11 +223,8 @@ def autocast(cfg: TrainConfig, device: str) -> torch.autocast:
 
 @contextmanager
 def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
-    """Seed the global random state inside the block and put the caller's state back after it.
-
-    Args:
-        device: where the block samples; with `cpu`, CUDA is not touched.
-    """
+    """Seed the global random state inside the block, which samples on `device`, and put the caller's state back after
+    it; with `cpu`, CUDA is not touched."""
     on_gpu = device.startswith("cuda") and torch.cuda.is_available()
     with torch.random.fork_rng([torch.device(device)] if on_gpu else []):
         torch.default_generator.manual_seed(seed)

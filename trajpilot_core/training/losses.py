@@ -50,20 +50,14 @@ def alignment_loss(
     if counted_B is not None:
         rows_B, own_B = torch.where(counted_B, rows_B, 0.0), torch.where(counted_B, own_B, NEVER)
         logits_BU = logits_BU.masked_fill(~counted_B[:, None], NEVER)
-    columns_U = logits_BU.logsumexp(dim=0) - grouped_logsumexp(own_B, which_B, size)
+    # log sum exp over the positives of each id; in float64: the order is not fixed on a GPU, the float32 result is
+    most_U = own_B.detach().new_full((size,), NEVER).scatter_reduce(0, which_B, own_B.detach(), "amax")
+    above_B = (own_B - most_U[which_B]).exp().double()
+    sums_U = above_B.new_zeros(size).index_add(0, which_B, above_B)
+    positives_U = most_U + sums_U.where(sums_U > 0, 1.0).log().float()  # NEVER of an id without counted rows
+    columns_U = logits_BU.logsumexp(dim=0) - positives_U
     loss: Tensor = 0.5 * (rows_B.sum() + (columns_U * count_U).sum()) / one_B.sum()
     return loss
-
-
-def grouped_logsumexp(values_B: Tensor, group_B: Tensor, size: int) -> Tensor:
-    """Return (U,) log sum exp of the values (B,) of each group; NEVER of a group without values.
-
-    Sums run in float64: their order is not fixed on a GPU, the float32 result practically is.
-    """
-    most_U = values_B.detach().new_full((size,), NEVER).scatter_reduce(0, group_B, values_B.detach(), "amax")
-    above_B = (values_B - most_U[group_B]).exp().double()
-    sums_U = above_B.new_zeros(size).index_add(0, group_B, above_B)
-    return most_U + sums_U.where(sums_U > 0, 1.0).log().float()
 
 
 def cosine_loss(predicted_BHE: Tensor, target_BHE: Tensor, goal_seen_B: Tensor | None = None) -> Tensor:
@@ -104,10 +98,7 @@ def pooled_prediction_loss(windows: PredictedWindows, log_temperature: Tensor, i
     """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
 
     If goals are dropped, the goal term of the cosine is the mean over the goals that are seen. In the pool every token
-    has the same weight.
-
-    Args:
-        log_temperature: scalar, as in alignment_loss.
+    has the same weight. The temperature is that of `alignment_loss`.
     """
     counted = None if windows.goal_seen is None else windows.counted().flatten()
     tokens, targets = windows.predicted.flatten(0, 1), windows.target.flatten(0, 1)
@@ -116,12 +107,8 @@ def pooled_prediction_loss(windows: PredictedWindows, log_temperature: Tensor, i
 
 
 def class_loss(windows: PredictedWindows, class_logits: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the mean cross-entropy of a class head over all steps, Start and Goal included, a scalar (D 34).
-
-    Args:
-        windows: a goal that was not seen is no target.
-        class_logits: (N, E) predicted embeddings -> (N, V).
-    """
+    """Return the mean cross-entropy of a class head, (N, E) predicted embeddings -> (N, V), over all steps, Start and
+    Goal included, a scalar (D 34); a goal that was not seen is no target."""
     logits_NV = class_logits(windows.predicted.flatten(0, 1))
     loss_N = F.cross_entropy(logits_NV, windows.ids.flatten(), reduction="none")
     counted_N = windows.counted().flatten()

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from schemas.training import ScorerConfig
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.blocks import ends_of
-from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, PlanScores, scores_of, truth_of, unknown_scores
 
@@ -71,21 +71,13 @@ ROWS = tuple(field.name for field in fields(Queries) if field.name not in ("late
 """Fields with one row per query."""
 
 
-def shape_of(view: ChainView) -> ScorerShape:
-    """Return the scorer's widths for the data and models of a chain."""
-    width, ends = view.latents.shape[1], 2 if view.sees_goal else 1
-    sizes = view.models.traj.shape
-    return ScorerShape(ends * (view.data.features.shape[2] + width), width, sizes.max_horizon - 2, sizes.classes, ends)
-
-
 def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
     """Turn the candidates of B windows of one horizon into B queries.
 
-    Args:
-        with_truth: false: the plans are not held against the truth, their scores are NaN. Enough for an answer.
+    Without `with_truth` plans are not compared with the truth: their scores are NaN, which is enough for an answer.
     """
     data, truth_BM = view.data, truth_of(view.data, candidates.segments)
-    missing = shape_of(view).max_mids - truth_BM.shape[1]
+    missing = view.models.traj.shape.max_horizon - 2 - truth_BM.shape[1]
     fallback_BMP = candidates.fallback[:, 1:-1]
     candidate, fallback = unknown_scores(candidates.valid), unknown_scores(candidates.take)
     if with_truth:
@@ -137,18 +129,13 @@ def _query_vectors(view: ChainView, segments_BH: Tensor) -> Tensor:
 
 
 def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
-    """Gather what the scorer reads of some queries.
+    """Gather what the scorer reads of the queries `rows`, (B,) long, on the device of their tables.
 
-    Args:
-        rows: long, shape (B,), numbers of the queries.
-
-    Returns:
-        query (B, Q), fallback (B, M, P), plans (B, K, M, P), latents and labels (B, K, M, E), valid (B, K), n_mids
-        (B,), all on the device of the queries' tables.
+    Shapes: query (B, Q), fallback (B, M, P), plans (B, K, M, P), latents and labels (B, K, M, E), valid (B, K), n_mids
+    (B,).
     """
 
     def gathered(value: Tensor) -> Tensor:
-        """Return the rows (B, ...) of a tensor (N, ...) on the device of the tables."""
         return value[rows.to(value.device)].to(queries.latents.device)
 
     return ScorerInputs(
@@ -213,7 +200,6 @@ def decide(
     every = every.to(queries.take.device)
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:
-        """Return gate and choice of some rows, each of shape (n,)."""
         inputs = inputs_at(queries, every[rows])
         gate_B, rank_BK = scorer(inputs)
         gate_B = torch.where(inputs.valid.any(1), gate_B.float().sigmoid(), 0.0)
@@ -229,10 +215,8 @@ def decide(
 def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:
     """Return the threshold, one over all horizons, of the highest M@1 (plain mean over H); ties to the higher (D 29).
 
-    Args:
-        gate_N: shape (N,), probabilities; a window opens where its probability reaches the threshold.
-        gain_N: shape (N,), M@1 of the chosen candidate minus M@1 of the fallback.
-        horizon_N: long, shape (N,); windows of one horizon share one unit of weight.
+    Of N windows: the probability of the gate, which opens where it reaches the threshold; M@1 of the chosen candidate
+    minus that of the fallback; and the horizon, long, all of whose windows share one unit of weight.
     """
     if not len(gate_N):
         return NEVER

@@ -129,7 +129,6 @@ def train_scorer(
     weights = class_weights(opens)
 
     def loss(batch: Tensor) -> Tensor:
-        """Return the loss of the training queries of a batch, long of shape (B,); a scalar."""
         gate_B, rank_BK = scorer(inputs_at(train, batch))
         return scorer_loss(gate_B, rank_BK, train.utility[batch].to(device), opens[batch].to(device), weights, config)
 
@@ -137,12 +136,13 @@ def train_scorer(
         name=f"final/{name}",
         seed=seed,
         model=scorer,
+        cfg=config.train,
         selected="dev/selection",
         loss=loss,
         measure=measurer(scorer, train, dev, config.train.batch, seed),
         batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
-    fitted = fit(training, config.train, runtime.scratch / name, device, runtime.progress, runtime.checkpoint_s)
+    fitted = fit(training, runtime.scratch / name, device, runtime.progress, runtime.checkpoint_s)
     at = fitted.best_epoch, "dev", "threshold"
     thresholds = [p.value for p in fitted.curve if (p.epoch, p.split, p.quantity) == at]
     decision = _decision(config, collected, *thresholds)

@@ -7,10 +7,11 @@ that a chain was fitted on. Source: docs/decisions/paper-gaps.md (28 to 32); doc
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -109,20 +110,18 @@ class QueryCollector:
         self.latents[first : first + len(view.latents)] = view.latents
         parts = [part for part in self.parts if part.chain == view.chain.name]
         total = sum(len(part.rows) for part in self.parts)
+        work = (  # the bank of a horizon is made for its first part
+            partial(self._rows, view, bank, part)
+            for horizon, of_horizon in groupby(parts, lambda part: part.horizon)
+            for bank in [build_bank(view, horizon, self.config.key)]
+            for part in of_horizon
+        )
         threads = self.runtime.workers if self.runtime.device == "cpu" else 1
-        with closing(in_threads(self._pieces(view, parts), threads)) as made:
+        with closing(in_threads(work, threads)) as made:
             for part in parts:
                 told = f"{self.done.total():,} of {total:,} queries, chain {view.chain.name}"
                 self.runtime.progress(0, 1, told)
                 self._append(part.split, next(made))
-
-    def _pieces(self, view: ChainView, parts: list[QueryPart]) -> Iterator[Callable[[], dict[str, Tensor]]]:
-        """Yield the work on each part; the bank of a horizon is made for its first part."""
-        bank: Bank | None = None
-        for part in parts:
-            if bank is None or bank.horizon != part.horizon:
-                bank = build_bank(view, part.horizon, self.config.key)
-            yield partial(self._rows, view, bank, part)
 
     def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> dict[str, Tensor]:
         """Make the queries of a part; return their fields with one row per query, (B, ...) each."""
@@ -140,10 +139,14 @@ class QueryCollector:
     def _append(self, split: str, columns: Mapping[str, Tensor]) -> None:
         """Write the rows of a part behind those of earlier ones.
 
-        Raises StoreError: the disk has no room for all parts.
+        Raises StoreError: the disk has no room for all parts, by the size of the rows of the first one.
         """
         if not self.done:
-            self._require_room(columns)
+            n_queries = sum(len(part.rows) for part in self.parts)
+            need = n_queries * sum(values[0].nbytes for values in columns.values())
+            what = f"keeping {n_queries:,} queries of {self.config.candidates} candidates each"
+            remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
+            require_free_space(self.runtime.scratch, need, what, remedy)
         for name, values in columns.items():
             self.kinds[f"{split}/{name}"] = values.dtype, values.shape[1:]
             path = self.runtime.scratch / split / name
@@ -152,14 +155,6 @@ class QueryCollector:
                 with path.open("ab") as file:
                     file.write(values.cpu().contiguous().numpy().data)
         self.done[split] += len(columns["take"])
-
-    def _require_room(self, columns: Mapping[str, Tensor]) -> None:
-        """Check that the disk has room for all queries, by the size of the rows of a first part."""
-        n_queries = sum(len(part.rows) for part in self.parts)
-        need = n_queries * sum(values[0].nbytes for values in columns.values())
-        what = f"keeping {n_queries:,} queries of {self.config.candidates} candidates each"
-        remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
-        require_free_space(self.runtime.scratch, need, what, remedy)
 
     def queries(self, split: str) -> Queries | None:
         """Return all queries of a split, mapped; None where there is none."""
@@ -193,7 +188,6 @@ def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed
 
     Where there are more than `limit` in all, a random subset of that size, drawn by `seed` over everything.
     """
-    device = data.fold.device
     places = []
     for chain in chains:
         takes = query_takes(data, chain)
@@ -203,7 +197,7 @@ def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed
     kept = torch.zeros(total, dtype=torch.bool)
     kept[torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit]] = True
     sampled: dict[str, dict[int, Tensor]] = {chain.name: {} for chain in chains}
-    parts = torch.split(kept.to(device), [len(rows) for _, _, rows in places])
+    parts = torch.split(kept.to(data.fold.device), [len(rows) for _, _, rows in places])
     for (name, horizon, rows), keep in zip(places, parts, strict=True):
         sampled[name][horizon] = rows[keep]
     return sampled

@@ -139,6 +139,6 @@ def test_a_scenario_that_no_training_take_has_is_not_masked() -> None:
     """A mask of nothing, the planted fault, stops the decoding at the first window of such a take."""
     got = masks([row for row in rows_of_masks() if row.scenario == "tea"]).of_windows(torch.tensor([0, 1]))
     assert got.tolist() == [[True, False, False], [True, True, True]]
-    assert torch.isfinite(log_scores(torch.zeros(2, 3, 3), 1.0, got)[1]).all()
+    assert torch.isfinite(log_scores(torch.zeros(2, 3, 3), got)[1]).all()
     with pytest.raises(InputError, match="window 1: its mask allows none of the 3 labels"):
-        log_scores(torch.zeros(2, 3, 3), 1.0, got & torch.tensor([[True], [False]]))
+        log_scores(torch.zeros(2, 3, 3), got & torch.tensor([[True], [False]]))

@@ -273,7 +273,7 @@ def test_a_view_is_mirrored_and_noise_stands_in_one_rectangle_of_every_frame() -
 
 
 def test_a_decoder_process_augments_what_it_decodes_and_ends_the_training_with_the_name_of_a_clip_that_it_cannot_read(
-    stream: ClipStream,
+    stream: ClipStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokens of an augmented clip depend on its seed alone. Planted: a view behind the end of the video."""
     whole, view = stream.whole(0), stream.sampled(0, FULL, torch.Generator().manual_seed(0))
@@ -284,8 +284,9 @@ def test_a_decoder_process_augments_what_it_decodes_and_ends_the_training_with_t
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert not torch.equal(one, plain)
-    nothing_fits = erased_part(0, (0.9, 1.0), (3.0, 4.0), torch.Generator())
-    assert nothing_fits == ErasedPart(0), "all of it"
+    monkeypatch.setattr(clip_stream, "ERASED_SCALE", (0.9, 1.0))
+    monkeypatch.setattr(clip_stream, "ERASED_RATIO", (3.0, 4.0))
+    assert erased_part(0, torch.Generator()) == ErasedPart(0), "nothing fits: all of it"
     with pytest.raises(InputError, match=r"a clip of train_0.mp4, shifted by \+9.000 s"):
         list(stream.tokens([[whole._replace(later_s=9.0)]]))
 

@@ -31,14 +31,14 @@ def losses_on(device: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> list[fl
     losses: list[Tensor] = []
 
     def watched(
-        training: Training, cfg: Any, folder: Any, device: str, epoch_done: Any = None, checkpoint_s: float = 0.0
+        training: Training, folder: Any, device: str, epoch_done: Any = None, checkpoint_s: float = 0.0
     ) -> TrainingProgress:
         def loss(batch: Any) -> Tensor:
             found = training.loss(batch)
             losses.append(found.detach())
             return found
 
-        return fit(replace(training, loss=loss), cfg, None, device, epoch_done)
+        return fit(replace(training, loss=loss), None, device, epoch_done)
 
     for module in (jobs, scorer_fit):
         monkeypatch.setattr(module, "fit", watched)

@@ -22,7 +22,9 @@ from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
 CFG = TrainConfig(epochs=6, patience=None, lr=1e-2, batch=8, precision="fp32")
 
 
-def toy(name: str = "toy", seed: int = 0, scores: Mapping[int, float] | None = None) -> Training:
+def toy(
+    name: str = "toy", seed: int = 0, scores: Mapping[int, float] | None = None, cfg: TrainConfig = CFG
+) -> Training:
     """A small regression with dropout; `scores` replaces the dev score of an epoch."""
     with seeded(seed):
         model = nn.Sequential(nn.Linear(4, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 1))
@@ -40,7 +42,7 @@ def toy(name: str = "toy", seed: int = 0, scores: Mapping[int, float] | None = N
     def batches(generator: torch.Generator) -> list[Tensor]:
         return index_batches(64, CFG.batch, generator)
 
-    return Training(name, seed, model, batches, loss, measure, "dev/score")
+    return Training(name, seed, model, cfg, batches, loss, measure, "dev/score")
 
 
 class StopError(Exception):
@@ -61,7 +63,7 @@ def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
 
 def test_equal_seeds_give_equal_weights_and_other_seeds_do_not() -> None:
     before = torch.get_rng_state()
-    first, second, other = (fit(toy(seed=s), CFG, None, "cpu") for s in (0, 0, 1))
+    first, second, other = (fit(toy(seed=s), None, "cpu") for s in (0, 0, 1))
     assert torch.equal(before, torch.get_rng_state()), "the caller's random state is left alone"
     assert same(first.best, second.best)
     assert first.curve == second.curve
@@ -69,7 +71,7 @@ def test_equal_seeds_give_equal_weights_and_other_seeds_do_not() -> None:
 
 
 def test_the_best_epoch_is_kept_and_its_score_told() -> None:
-    fitted = fit(toy(scores={1: 0.1, 2: 0.9, 3: 0.3, 4: 0.9, 5: 0.2, 6: 0.0}), CFG, None, "cpu")
+    fitted = fit(toy(scores={1: 0.1, 2: 0.9, 3: 0.3, 4: 0.9, 5: 0.2, 6: 0.0}), None, "cpu")
     assert (fitted.best_epoch, fitted.best_score) == (2, 0.9)
     told = {(row.epoch, row.split, row.quantity) for row in fitted.curve}
     assert told == {(e, *q) for e in range(1, 7) for q in (("train", "loss"), ("dev", "score"))}
@@ -79,33 +81,33 @@ def test_training_stops_when_dev_has_not_improved() -> None:
     cfg = CFG.replace(patience=2, lr=0.1)
     scores = {1: 0.5, 2: 0.6, 3: 0.6, 4: 0.1, 5: 0.1, 6: 0.1}
     for rates, last in (({}, 4), ({"lr": 1e-6, "min_lr": 1e-6}, 6)):  # of a loss that has not fallen nothing is asked
-        fitted = fit(toy(scores=scores), cfg.replace(**rates), None, "cpu")
+        fitted = fit(toy(scores=scores, cfg=cfg.replace(**rates)), None, "cpu")
         assert max(row.epoch for row in fitted.curve) == last
 
 
 def test_a_resume_that_forgets_the_random_state_is_seen_by_that_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = fit(toy(), CFG, None, "cpu")
+    whole = fit(toy(), None, "cpu")
     with pytest.raises(StopError):
-        fit(toy(), CFG, tmp_path, "cpu", stop_at(3))
+        fit(toy(), tmp_path, "cpu", stop_at(3))
     monkeypatch.setattr(torch, "set_rng_state", lambda state: None)
-    assert not same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best)
+    assert not same(whole.best, fit(toy(), tmp_path, "cpu").best)
 
 
 def test_the_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
-    fit(toy("first"), CFG, tmp_path, "cpu")
+    fit(toy("first"), tmp_path, "cpu")
     with pytest.raises(CheckpointError, match="first"):
-        fit(toy("second"), CFG, tmp_path, "cpu")
+        fit(toy("second"), tmp_path, "cpu")
 
 
 def test_a_loss_that_is_not_finite_and_a_precision_that_is_not_resolved_are_refused() -> None:
     training = toy()
     object.__setattr__(training, "loss", lambda rows: training.model(torch.zeros(1, 4)).sum() * float("nan"))
     with pytest.raises(TrainingError, match="loss nan"):
-        fit(training, CFG, None, "cpu")
+        fit(training, None, "cpu")
     with pytest.raises(TrainingError, match="auto"):
-        fit(toy(), CFG.replace(precision="auto"), None, "cpu")
+        fit(toy(cfg=CFG.replace(precision="auto")), None, "cpu")
 
 
 def test_the_rate_warms_up_and_falls_to_its_end() -> None:
@@ -143,7 +145,7 @@ def test_a_checkpoint_comes_when_so_much_time_has_passed_and_at_the_end(
     monkeypatch.setattr(loop, "write_checkpoint", lambda *given, has_ended: written.append(given[2].epoch))
     for checkpoint_s, expected in ((0.0, [1, 2, 3, 4, 5, 6]), (15.0, [2, 4, 6]), (60.0, [6])):
         written.clear()
-        fit(toy(scores=TenSeconds(FALLING)), CFG, tmp_path / str(checkpoint_s), "cpu", None, checkpoint_s)
+        fit(toy(scores=TenSeconds(FALLING)), tmp_path / str(checkpoint_s), "cpu", None, checkpoint_s)
         assert written == expected, "an interval and an epoch"
 
 
@@ -152,7 +154,7 @@ def test_a_killed_training_says_where_it_goes_on_and_ends_as_if_nothing_had_happ
 ) -> None:
     caplog.set_level(logging.INFO, "trajpilot")
     scores = {1: 0.1, 2: 0.9, 3: 0.3, 4: 1.9, 5: 2.2, 6: 0.0}
-    whole = fit(toy(scores=scores), CFG, None, "cpu")
+    whole = fit(toy(scores=scores), None, "cpu")
     write = checkpoint.write_atomically
     for killed_at in range(1, 7):
         folder, count = tmp_path / str(killed_at), itertools.count(1)
@@ -165,10 +167,10 @@ def test_a_killed_training_says_where_it_goes_on_and_ends_as_if_nothing_had_happ
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint, "write_atomically", killed)
             with pytest.raises(StopError):
-                fit(toy(scores=scores), CFG, folder, "cpu")
+                fit(toy(scores=scores), folder, "cpu")
         epochs = killed_at - 1
         later, done = {n: scores[epochs + n] for n in range(1, 7 - epochs)}, []  # the toy counts its own epochs
-        resumed = fit(toy(scores=later), CFG, folder, "cpu", lambda epoch, *_, done=done: done.append(epoch))
+        resumed = fit(toy(scores=later), folder, "cpu", lambda epoch, *_, done=done: done.append(epoch))
         assert done == [*range(killed_at, 7)]
         assert same(whole.best, resumed.best), killed_at
         assert same(whole.best, read_progress(folder).best), killed_at
@@ -179,16 +181,16 @@ def test_a_killed_training_says_where_it_goes_on_and_ends_as_if_nothing_had_happ
 def test_a_checkpoint_that_is_damaged_or_of_another_format_is_set_aside_and_one_that_ended_is_not_trained_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, path, again = fit(toy(), CFG, tmp_path, "cpu"), tmp_path / NAME, toy()
+    first, path, again = fit(toy(), tmp_path, "cpu"), tmp_path / NAME, toy()
     object.__setattr__(again, "loss", None)
-    assert same(first.best, fit(again, CFG, tmp_path, "cpu").best)
+    assert same(first.best, fit(again, tmp_path, "cpu").best)
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
-    assert same(first.best, fit(toy(), CFG, tmp_path, "cpu").best)
+    assert same(first.best, fit(toy(), tmp_path, "cpu").best)
     assert (tmp_path / f"damaged-{NAME}").is_file()
     save_file({"model/x": torch.ones(1)}, path, {"progress": json.dumps({"format": 1, "name": "toy"})})
-    assert same(first.best, fit(toy(), CFG, tmp_path, "cpu").best)
+    assert same(first.best, fit(toy(), tmp_path, "cpu").best)
     assert "its format is 1, not 3" in caplog.text
 
 
@@ -202,7 +204,7 @@ def test_a_failing_disk_ends_the_training(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(StoreIOError, match=r"cannot write .*; nothing that was committed before is lost: fix the"):
-        fit(toy(), CFG, tmp_path, "cpu")
+        fit(toy(), tmp_path, "cpu")
     assert read_progress(tmp_path).epoch == 1
 
 
@@ -214,8 +216,8 @@ def test_a_training_on_the_cpu_does_not_touch_cuda(tmp_path: Path, monkeypatch: 
     for name in ("current_device", "get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
         monkeypatch.setattr(torch.cuda, name, touched)
     with pytest.raises(StopError):
-        fit(toy(), CFG, tmp_path, "cpu", stop_at(2))
-    fit(toy(), CFG, tmp_path, "cpu")
+        fit(toy(), tmp_path, "cpu", stop_at(2))
+    fit(toy(), tmp_path, "cpu")
 
 
 def test_scratch_holds_eight_times_the_weights_at_the_worst_moment_and_once_in_the_end(
@@ -235,7 +237,7 @@ def test_scratch_holds_eight_times_the_weights_at_the_worst_moment_and_once_in_t
 
     sync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: (sizes.append(lies_there()), sync(handle))[1])
-    fit(training, CFG, tmp_path, "cpu")
+    fit(training, tmp_path, "cpu")
     overhead = 40_000
     """Headers, curves and random states."""
     assert 7.9 * weights < max(sizes) < 8 * weights + overhead

@@ -40,13 +40,9 @@ class TransitionPrior(NamedTuple):
 
 
 def smoothed_prior(counts_VV: Tensor, smoothing: float) -> TransitionPrior:
-    """Return log((n + s) / (N + s V)).
+    """Return log((n + s) / (N + s V)) of counts, dense or sparse, of the column's label after the row's.
 
-    Without smoothing, unseen pairs are impossible, and so is every label after a label without counts.
-
-    Args:
-        counts_VV: counts, dense or sparse: the column's label follows the row's.
-        smoothing: s, at least 0.
+    Without smoothing (s = 0) unseen pairs are impossible, and so is every label after a label without counts.
     """
     before_N, after_N, count_N = _pairs(counts_VV)
     total_V = _row_sums(before_N, count_N, len(counts_VV)) + smoothing * len(counts_VV)
@@ -58,11 +54,8 @@ def smoothed_prior(counts_VV: Tensor, smoothing: float) -> TransitionPrior:
 def clamped_prior(counts_VV: Tensor, least: float = 1e-10) -> TransitionPrior:
     """Return shares of each row, clamped to at least `least` and normalised again; rows without counts become uniform.
 
+    Counts, dense or sparse, are those of the column's label after the row's, and `least` is above 0.
     Source: ViterbiPlanNet (github.com/Gigi-G/ViterbiPlanNet, 47a698b), its differentiable layer.
-
-    Args:
-        counts_VV: counts, dense or sparse: the column's label follows the row's.
-        least: smallest share, above 0.
     """
     before_N, after_N, count_N = _pairs(counts_VV)
     n_labels = len(counts_VV)
@@ -85,13 +78,8 @@ def _row_sums(row_N: Tensor, values_N: Tensor, n_rows: int) -> Tensor:
     return values_N.new_zeros(n_rows).index_add_(0, row_N, values_N)
 
 
-def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor | None = None) -> Tensor:
-    """Return (B, H, V) float64: log softmax(logits / temperature) over the allowed labels of a window.
-
-    Args:
-        temperature: above 0.
-        allowed_BV: bool; other labels get -inf before the softmax, so that the probabilities of allowed ones sum to 1.
-            None: all labels.
+def log_scores(logits_BHV: Tensor, allowed_BV: Tensor | None = None) -> Tensor:
+    """Return (B, H, V) float64: log softmax of logits over the allowed labels (bool) of a window; None: all.
 
     Raises InputError: a window has no allowed label.
     """
@@ -102,16 +90,11 @@ def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor 
                 "labels; give its scenario the labels that it has in training, or set is_masked=False"
             )
         logits_BHV = logits_BHV.masked_fill(~allowed_BV[:, None], -torch.inf)
-    return (logits_BHV.double() / temperature).log_softmax(2)
+    return logits_BHV.double().log_softmax(2)
 
 
 def marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) -> Tensor:
-    """Return (B, H, V) float64: the posterior of every step's label, all sequences summed out; see `log_marginals`."""
-    return log_marginals(log_score_BHV, prior, weight).exp()
-
-
-def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) -> Tensor:
-    """Return (B, H, V) float64: log posterior of every step's label, by forward and backward recursion.
+    """Return (B, H, V) float64: the posterior of every step's label, by forward and backward recursion.
 
     Args:
         log_score_BHV: score of every label at every step, -inf if it is not allowed.
@@ -120,7 +103,7 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
     Raises InputError: no sequence of a window is possible.
     """
     if weight == 0:
-        return log_score_BHV.double().log_softmax(2)
+        return log_score_BHV.double().log_softmax(2).exp()
     moves = prior.weighted(weight)
     excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
     parts = []
@@ -140,7 +123,7 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
             backward_VB = torch.logaddexp(by_floor, _log_sums(seen_NB, moves.before, value_VB))
             out.append(forward[t] + backward_VB)
         parts.append(torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1))
-    return torch.cat(parts)
+    return torch.cat(parts).exp()
 
 
 def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int, Tensor]]:
@@ -171,11 +154,7 @@ def viterbi(log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0) 
     a label comes from its listed predecessors or from the floors of all labels; listed pairs can stay in the latter,
     since a floor never exceeds them. Predecessors are looked up afterwards, for the labels of the sequence only.
 
-    Args:
-        log_score_BHV: score of every label at every step, -inf if it is not allowed.
-        weight: factor of its logarithms, at least 0; 0: every step is independent and nothing is impossible.
-
-    Raises InputError: no sequence of a window is possible.
+    Arguments and errors are those of `marginals`.
     """
     if weight == 0:
         return log_score_BHV.argmax(2)  # the first of equal scores, as torch guarantees

@@ -77,10 +77,8 @@ class MatchedPlanner(Standardised):
     def plan(self, inputs: PlannerInputs, seed: int, *, ddpm: bool = False) -> Tensor:
         """Return (B, H, A), scores of every action at every step, before decoding.
 
-        Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, or the raw channels of a PDPP sample.
-
-        Args:
-            ddpm: PDPP samples with DDPM at all times, regardless of its settings; the others do not sample.
+        Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, or the raw channels of a PDPP sample; with
+        `ddpm` it is sampled with DDPM at all times, regardless of the settings.
         """
         ends_B2D = self.standardise(inputs.features)
         if isinstance(self.net, Pdpp):
@@ -102,13 +100,10 @@ class DecodedPlan(NamedTuple):
 def decode(
     method: PlannerName, plan_BHA: Tensor, prior: TransitionPrior, allowed_BA: Tensor | None = None
 ) -> DecodedPlan:
-    """Decode as the original does; a mask is applied before decoding.
+    """Decode as the original does; a mask of allowed actions (bool) is applied before decoding.
 
     SCHEMA: Viterbi under the transitions, ranked by the exact posterior under the same scores. ViterbiPlanNet: the soft
     path as emission of a Viterbi under the same transitions, ranked by the soft path. PDPP: the best channel.
-
-    Args:
-        allowed_BA: bool; None: all actions.
     """
     scores_BHA = scores_of(method, plan_BHA, allowed_BA)
     ranked_BHA = marginals(scores_BHA, prior, 1.0) if method == "schema" else scores_BHA
@@ -119,7 +114,7 @@ def scores_of(method: PlannerName, plan_BHA: Tensor, allowed_BA: Tensor | None =
     """Return (B, H, A): the scores that are decoded, -inf where an action is not allowed."""
     if method == "pdpp":
         return plan_BHA if allowed_BA is None else plan_BHA.masked_fill(~allowed_BA[:, None], -torch.inf)
-    return log_scores(plan_BHA, 1.0, allowed_BA)
+    return log_scores(plan_BHA, allowed_BA)
 
 
 def sequence(method: PlannerName, scores_BHA: Tensor, prior: TransitionPrior) -> Tensor:

@@ -78,22 +78,6 @@ class NoiseSchedule(nn.Module):
         share_B11 = self.alpha_bar[t_B][:, None, None]
         return share_B11.sqrt() * clean_BHA + (1.0 - share_B11).sqrt() * noise_BHA
 
-    def ddpm_step(self, noisy_BHA: Tensor, clean_BHA: Tensor, t: int, noise: Noise) -> Tensor:
-        """Return (B, H, A), sampled at time t - 1 given the plans at t and the estimate of the clean ones.
-
-        The estimate is not clamped: the original discards the result of its clamp to [-1, 1].
-        """
-        mean_BHA = self.of_clean[t] * clean_BHA + self.of_noisy[t] * noisy_BHA
-        return mean_BHA + self.deviation[t] * noise() if t else mean_BHA
-
-    def ddim_step(self, noisy_BHA: Tensor, clean_BHA: Tensor, t: int, earlier: int | None) -> Tensor:
-        """Return (B, H, A) at time `earlier`, without new noise (eta 0); None: the estimate itself, unclamped."""
-        if earlier is None:
-            return clean_BHA
-        share, next_share = self.alpha_bar[t], self.alpha_bar[earlier]
-        noise_BHA = ((1.0 / share).sqrt() * noisy_BHA - clean_BHA) / (1.0 / share - 1.0).sqrt()
-        return next_share.sqrt() * clean_BHA + (1.0 - next_share).sqrt() * noise_BHA
-
 
 def ddim_times(n_times: int, n_steps: int) -> list[int]:
     """Return the times of DDIM, ascending: n multiples of T // n from 0 on.
@@ -128,11 +112,10 @@ def sample(
     n_steps: int | None,
     noise: Noise,
 ) -> Tensor:
-    """Return sampled actions (B, H, A), raw.
+    """Return actions (B, H, A), raw, sampled in `n_steps` of DDIM; None: DDPM with all T.
 
-    Args:
-        n_steps: steps of DDIM; None: DDPM with all T.
-        noise: its first numbers are the start; DDPM uses more after every step but the last.
+    The first noise is the start; DDPM uses more after every step but the last. Estimates are not clamped: the original
+    discards the result of its clamp to [-1, 1].
     """
     times = list(range(len(schedule))) if n_steps is None else ddim_times(len(schedule), n_steps)
     tables = unet.shifts(torch.tensor(times, device=condition.ends.device))
@@ -140,25 +123,25 @@ def sample(
     fixed = unet.fixed_terms(project(empty_BHC, condition, unet.shape))
     x_BHA = noise()
     for place in reversed(range(len(times))):
-        clean_BHA = unet.predict(x_BHA, fixed, [table[place : place + 1] for table in tables])
+        t, clean_BHA = times[place], unet.predict(x_BHA, fixed, [table[place : place + 1] for table in tables])
         if n_steps is None:
-            x_BHA = schedule.ddpm_step(x_BHA, clean_BHA, times[place], noise)
+            mean_BHA = schedule.of_clean[t] * clean_BHA + schedule.of_noisy[t] * x_BHA
+            x_BHA = mean_BHA + schedule.deviation[t] * noise() if place else mean_BHA
+        elif place:  # without new noise (eta 0)
+            share, next_share = schedule.alpha_bar[t], schedule.alpha_bar[times[place - 1]]
+            noise_BHA = ((1.0 / share).sqrt() * x_BHA - clean_BHA) / (1.0 / share - 1.0).sqrt()
+            x_BHA = next_share.sqrt() * clean_BHA + (1.0 - next_share).sqrt() * noise_BHA
         else:
-            x_BHA = schedule.ddim_step(x_BHA, clean_BHA, times[place], times[place - 1] if place else None)
+            x_BHA = clean_BHA
     return x_BHA
 
 
 def window_noise(
     seed: int, windows: Sequence[int], horizon: int, actions: int, device: torch.device | str = "cpu"
 ) -> Noise:
-    """Return a source of noise that depends only on the seed and the number of each window.
+    """Return a source of noise (B, H, A), float32, that depends only on the seed and the number of each window.
 
-    Each window has a counter-based generator (Philox), keyed by both, so that its batch does not matter.
-
-    Args:
-        seed: seed of the sampling, from 0 on.
-        windows: numbers of the B windows, from 0 on.
-        device: device of the numbers (B, H, A), float32.
+    Each window has a counter-based generator (Philox), keyed by both, from 0 on, so that its batch does not matter.
     """
     keys = [np.array([seed, window], dtype=np.uint64) for window in windows]
     generators = [np.random.Generator(np.random.Philox(key=key)) for key in keys]
@@ -222,13 +205,10 @@ class Pdpp(nn.Module):
         self.average = MovingAverage(self.unet, cfg.average_decay, cfg.average_every, cfg.average_start)
 
     def loss(self, features_B2D: Tensor, labels_BH: Tensor, tasks_B: Tensor) -> Tensor:
-        """Return the scalar loss at random times and with random noise, both from torch's global state.
+        """Return the scalar loss of standardised features at random times and with noise from torch's global state.
 
         It is the sum over windows scaled to `PdppConfig.summed_windows` of them, so that its gradient does not depend
         on the size of the batch: the original sums over 32 windows on each of 8 GPUs and takes the mean of those.
-
-        Args:
-            features_B2D: features of Start and Goal, standardised.
         """
         clean_BHA = F.one_hot(labels_BH, self.shape.actions).to(features_B2D.dtype)
         t_B = torch.randint(0, len(self.schedule), (len(labels_BH),), device=labels_BH.device)
@@ -258,14 +238,12 @@ class Pdpp(nn.Module):
     ) -> Tensor:
         """Return scores (B, H, A): the raw action channels of one sample per window, by the averaged weights.
 
-        A window's noise depends on `seed` and its number alone; see `window_noise`.
-
         Args:
             features_B2D: features of Start and Goal, standardised.
             tasks_B: predictions of the classifier, long.
             horizon: H, at least the number of levels of the network.
             n_steps: of DDIM, `PdppConfig.sampling_steps`; None: DDPM at all times.
-            window_B: numbers of the windows, long.
+            window_B: numbers of the windows, long; with `seed` they decide the noise (`window_noise`).
         """
         noise = window_noise(seed, window_B.tolist(), horizon, self.shape.actions, features_B2D.device)
         condition = PlanCondition(features_B2D, tasks_B)

@@ -121,10 +121,7 @@ class SchemaPlanner(nn.Module):
     ) -> Tensor:
         """Return the scalar loss of a batch: actions, contrast of ends, states in between, task (given in training).
 
-        Args:
-            transition_AA: not read: SCHEMA uses transitions in decoding only.
-            labels_BH: long, the actions.
-            tasks_B: long.
+        Transitions are not read: SCHEMA uses them in decoding only. Labels and tasks are long.
         """
         answer = self(features_B2D, descriptions_ASE, tasks_B if self.training else None)
         targets_BMW = middle_targets(answer.encoded.sentences, labels_BH)

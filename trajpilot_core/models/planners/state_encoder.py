@@ -19,7 +19,6 @@ from schemas.planners import EndpointPlannerConfig
 from trajpilot_core.models.blocks import Attention, KeysValues, ends_of
 from trajpilot_core.models.planners.decoding import PlannerShape
 
-LONGEST_PERIOD = 10_000.0
 EVERY_TOKEN = slice(None)
 
 
@@ -52,11 +51,7 @@ class StateEncoder(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
 
     def forward(self, features_B2D: Tensor, descriptions_ASE: Tensor) -> EncodedStates:
-        """Encode both; the dropout on descriptions has one mask per call, which all windows of a batch share.
-
-        Args:
-            descriptions_ASE: text embeddings of the sentences; S is even.
-        """
+        """Encode both; S is even. Dropout on descriptions has one mask per call, which all windows of a batch share."""
         sentences_ASW = self.sentences(self.dropout(descriptions_ASE))
         states_B2W = self.encode(features_B2D)
         return EncodedStates(states_B2W, sentences_ASW, self.contrast(states_B2W, sentences_ASW))
@@ -166,6 +161,6 @@ class DescriptionDecoder(nn.Module):
 def sine_positions(length: int, width: int) -> Tensor:
     """Return (T, W) for T = length, W = width: sines in even, cosines in odd columns, periods to 10,000 x 2 pi."""
     place_T1 = torch.arange(length, dtype=torch.float32)[:, None]
-    rate_P = (torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(LONGEST_PERIOD) / width)).exp()
+    rate_P = (torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000) / width)).exp()
     angle_TP = place_T1 * rate_P
     return torch.stack([angle_TP.sin(), angle_TP.cos()], dim=-1).flatten(1)

@@ -37,15 +37,6 @@ class PlanChannels(NamedTuple):
         return slice(self.tasks, self.tasks + self.actions)
 
 
-class FixedTerms(NamedTuple):
-    """Outputs of the first block for the channels that do not change during sampling."""
-
-    first: Tensor
-    """(B, W, H), output of the first convolution."""
-    skip: Tensor
-    """(B, W, H), output of the skip."""
-
-
 class ResidualBlock(nn.Module):
     """Two convolutions over the steps around a skip, the time's shift between them; the second one starts at zero.
 
@@ -113,12 +104,13 @@ class TemporalUnet(nn.Module):
 
     def forward(self, x_BHC: Tensor, t_B: Tensor) -> Tensor:
         """Return (B, H, C): the clean plans of noisy ones at times `t_B` (long). This form defines `predict`."""
-        terms = self.fixed_terms(x_BHC)
-        clean_BCH: Tensor = self.readout(self.body(terms.first, terms.skip, self.shifts(t_B)))
+        clean_BCH: Tensor = self.readout(self.body(*self.fixed_terms(x_BHC), self.shifts(t_B)))
         return clean_BCH.transpose(1, 2)
 
-    def fixed_terms(self, x_BHC: Tensor) -> FixedTerms:
-        """Return the outputs of the first block for plans; `predict` needs those of plans without actions.
+    def fixed_terms(self, x_BHC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the outputs of the first convolution and of the skip, each (B, W, H), for plans.
+
+        `predict` needs those of plans without actions, which do not change during sampling.
 
         Raises ValueError: the plans are shorter than the network is deep.
         """
@@ -126,17 +118,16 @@ class TemporalUnet(nn.Module):
         if x_BHC.shape[1] < shortest:
             raise ValueError(f"{x_BHC.shape[1]} steps; the U-Net needs at least {shortest}, one per level")
         x_BCH, entry = x_BHC.transpose(1, 2), self.entry.first
-        return FixedTerms(entry.first(x_BCH), entry.skip(x_BCH))
+        return entry.first(x_BCH), entry.skip(x_BCH)
 
-    def predict(self, actions_BHA: Tensor, fixed: FixedTerms, shifts: Sequence[Tensor]) -> Tensor:
+    def predict(self, actions_BHA: Tensor, fixed: tuple[Tensor, Tensor], shifts: Sequence[Tensor]) -> Tensor:
         """Return (B, H, A), the clean actions of `forward`, without recomputing the constant channels.
 
-        Args:
-            shifts: per block (B, O, 1), or (1, O, 1) for one time of all windows.
+        The shifts of a block are (B, O, 1), or (1, O, 1) for one time of all windows.
         """
         x_BAH, columns, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first
-        first_BWH = fixed.first + F.conv1d(x_BAH, entry.first.weight[:, columns], padding=1)
-        skip_BWH = fixed.skip + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, columns])
+        first_BWH = fixed[0] + F.conv1d(x_BAH, entry.first.weight[:, columns], padding=1)
+        skip_BWH = fixed[1] + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, columns])
         weight_AW1, bias_A = (parameter[columns] for parameter in self.readout.parameters())
         return F.conv1d(self.body(first_BWH, skip_BWH, shifts), weight_AW1, bias_A).transpose(1, 2)
 

@@ -39,11 +39,7 @@ class ViterbiPlanNet(nn.Module):
         )
 
     def soft_path(self, states_B2W: Tensor, transition_AA: Tensor) -> Tensor:
-        """Return (B, H, A), the posterior of each step's action.
-
-        Args:
-            transition_AA: counts or probabilities from row to column; rows without any count as uniform.
-        """
+        """Return (B, H, A), the posterior of each step's action; transitions as in `normalised_rows`."""
         emission_BHA = self.emission(self.ends(states_B2W)).unflatten(1, (self.horizon, -1))
         return soft_viterbi(F.logsigmoid(emission_BHA.float()), normalised_rows(transition_AA, self.cfg.floor))
 
@@ -52,11 +48,8 @@ class ViterbiPlanNet(nn.Module):
     ) -> Tensor:
         """Return the scalar loss of a batch: actions, contrast of the ends, task.
 
-        Args:
-            descriptions_ASE: text embeddings of every action's sentences, those about the state before it first.
-            transition_AA: as in `soft_path`.
-            labels_BH: long, the actions.
-            tasks_B: long.
+        Of an action's sentences those about the state before it come first; transitions are as in `normalised_rows`;
+        labels and tasks are long.
         """
         encoded = self.state_encoder(features_B2D, descriptions_ASE)
         action = squared_error(self.soft_path(encoded.states, transition_AA), labels_BH)
@@ -76,12 +69,8 @@ def squared_error(values_BxA: Tensor, labels_Bx: Tensor) -> Tensor:
 
 
 def normalised_rows(transition_AA: Tensor, floor: float) -> Tensor:
-    """Return (A, A) positive rows that sum to 1; a row without transitions becomes uniform.
-
-    Args:
-        transition_AA: counts or probabilities, from row to column.
-        floor: raises smaller entries before the rows are divided by their sums.
-    """
+    """Return (A, A) positive rows that sum to 1, of counts or probabilities from row to column, raised to the floor; a
+    row without transitions becomes uniform."""
     raised_AA = transition_AA.clamp(min=floor)
     return raised_AA / raised_AA.sum(dim=1, keepdim=True)
 

@@ -20,7 +20,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.models.planners.decoding import (
     TransitionPrior,
     clamped_prior,
-    log_marginals,
     log_scores,
     marginals,
     smoothed_prior,
@@ -67,13 +66,13 @@ def test_posteriors_and_sequences_are_those_of_all_sequences(
     shape: tuple[int, int, int], weight: float, smoothing: float, is_masked: bool
 ) -> None:
     made = case(*shape)
-    score_BHV = log_scores(made.logits, 1.2, made.allowed if is_masked else None)
+    score_BHV = log_scores(made.logits / 1.2, made.allowed if is_masked else None)
     prior, log_VV = smoothed_prior(made.counts, smoothing), transitions(made.counts, smoothing)
     for score_HV in score_BHV:
         sequences, scores = scores_of_all(score_HV, log_VV, weight)
         if scores.max() == -torch.inf:
             with pytest.raises(InputError, match="window 0: every sequence"):
-                log_marginals(score_HV[None], prior, weight)
+                marginals(score_HV[None], prior, weight)
             with pytest.raises(InputError, match="window 0: every sequence"):
                 viterbi(score_HV[None], prior, weight)
             continue
@@ -102,7 +101,7 @@ def test_of_equal_sequences_the_one_with_the_smallest_last_labels_is_taken(shape
 def test_a_split_of_the_windows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sequences are equal; posteriors to 1e-12, because sums over labels are added in another order."""
     made = case(6, 30, 8, 13)
-    prior, score_BHV = smoothed_prior(made.counts, 0.05), log_scores(made.logits, 1.0, made.allowed)
+    prior, score_BHV = smoothed_prior(made.counts, 0.05), log_scores(made.logits, made.allowed)
     whole, best = marginals(score_BHV, prior, 1.5), viterbi(score_BHV, prior, 1.5)
     for size in (1, 5):
         parts = torch.split(score_BHV, size)
@@ -156,7 +155,7 @@ def test_a_masked_step_is_a_distribution_over_the_allowed_labels() -> None:
     Only the scores show it: each step loses one number, which neither posteriors nor sequences notice.
     """
     made = case(12, 6, 4)
-    masked = log_scores(made.logits, 1.0, made.allowed)
+    masked = log_scores(made.logits, made.allowed)
     afterwards = log_scores(made.logits).masked_fill(~made.allowed[:, None], -torch.inf)
     assert torch.equal(masked > -torch.inf, made.allowed[:, None].expand_as(masked))
     assert_close(masked.logsumexp(2), torch.zeros(3, 4, dtype=torch.float64))
@@ -169,7 +168,7 @@ def test_a_window_that_may_answer_nothing_is_named() -> None:
     made = case(13, 6, 4)
     made.allowed[1] = False
     with pytest.raises(InputError, match="window 1: its mask allows none of the 6 labels"):
-        log_scores(made.logits, 1.0, made.allowed)
+        log_scores(made.logits, made.allowed)
 
 
 def test_the_published_settings_are_those_of_the_papers_table() -> None:
