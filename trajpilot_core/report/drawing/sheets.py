@@ -133,7 +133,7 @@ def svg(
         is_themed: its colours are the variables of a page.
     """
     description, file = " ".join(panel.description for panel in panels), io.StringIO()
-    with styled(description):
+    with styled(repr(panels)):
         no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         sheet(panels, banner, columns, panel_in).savefig(file, format="svg", metadata=no_metadata)
     text = re.sub('<g id="[^"]*"', "<g", file.getvalue().partition("<svg ")[2])  # ids that nothing refers to
