@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -23,7 +23,9 @@ from prefect.artifacts import (
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.incoming import literal
-from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
+
+if TYPE_CHECKING:
+    from trajpilot_core.report.figures.base import Picture
 
 T = TypeVar("T")
 POLL_S = 5.0
@@ -140,12 +142,11 @@ def is_shown(key: str, mark: str) -> bool:
     return newest is not None and (newest.description or "").endswith(CONTENT + mark)
 
 
-def publish_picture(stage: str, picture: Picture | NotDrawn, mark: str) -> None:
+def publish_picture(stage: str, picture: "Picture", mark: str) -> None:
     """Publish a picture as a page; without a picture the page gives the reason."""
-    if isinstance(picture, NotDrawn):
-        page = f"## {picture.title}\n\nNo picture: {literal(picture.reason)}\n"
-    else:
-        page = f"## {picture.title}\n\n![{picture.title}]({picture.uri})\n\n{picture.caption}\n"
+    shown_text = f"![{picture.title}]({picture.uri})\n\n{picture.text}"
+    text = shown_text if picture.uri else f"No picture: {literal(picture.text)}"
+    page = f"## {picture.title}\n\n{text}\n"
     publish_page(artifact_key(f"{stage}-{picture.name}"), picture.title + CONTENT + mark, page)
 
 

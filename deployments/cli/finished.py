@@ -32,22 +32,17 @@ def paper(
     """Write finished runs as the paper's tables and figures: LaTeX, CSV, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
-    from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures
+    from trajpilot_core.studies.paper_tables.figures.base import FigureSource, undrawn, write_figures
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
     runs = [read_run(address) for address in root]
     cells = cells_of(runs)
     files = write_tables(cells, out)
-    captions: dict[str, str] = {}
-    absent: list[str] = []
-    if can_draw():
-        figures, captions = write_figures(FIGURES, FigureSource(cells, runs), out / "figures")
-        files, absent = [*files, *figures], undrawn(FIGURES, captions)
-    files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
+    figures, captions = write_figures(FIGURES, FigureSource(cells, runs), out / "figures")
+    absent = undrawn(FIGURES, captions)
+    files = [*files, *figures, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
     typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
-    if not can_draw():
-        typer.echo(HINT, err=True)
 
 
 Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an earlier evaluation.")]

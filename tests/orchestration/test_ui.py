@@ -22,8 +22,8 @@ from whole_run import Ran, command
 
 from schemas.rejects import RejectCode
 from trajpilot_core.incoming import literal
-from trajpilot_core.report.drawing.svg_grid import MOST_BYTES
 from trajpilot_core.report.figures import PICTURES
+from trajpilot_core.report.figures.base import MOST_BYTES
 from trajpilot_core.stages import STAGES
 
 if not any(shutil.which(name) for name in PROGRAMS):

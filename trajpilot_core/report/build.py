@@ -179,10 +179,10 @@ def _page(shown: Shown) -> Page:
         judgements=read.judgements,
     )
     opening = [shown.tables[id_] for id_ in ("opening",) if id_ in shown.tables]
-    legend = rows.main_legend(results, has_ceilings=bool(read.ceilings))
+    about_bands = f"{HORIZON} {rows.BOUNDS}" if read.ceilings else HORIZON
     sections = [
         *_of_results(shown),
-        Section("horizon", "Over the horizon", (), rows.horizon_charts(results, read.ceilings), HORIZON, legend),
+        Section("horizon", "Over the horizon", (), [rows.horizon_charts(results, read.ceilings)], about_bands),
         *_of_gains(shown),
         Section("checks", "Checks", checked, n_open=n_open),
         *_of_run(shown),
@@ -197,7 +197,9 @@ def _page(shown: Shown) -> Page:
         question=story_of(results.variants()).question,
         state=verdict.state,
         alarm=f"{ALARM} {'; '.join(shown.broken)}." if shown.broken else "",
-        opening=Section("opening", "", opening, [rows.gain_chart(results)], "Percent, with 95 % intervals over takes."),
+        opening=Section(
+            "opening", "", opening, [[rows.gain_chart(results)]], "Percent, with 95 % intervals over takes."
+        ),
         checked=[*map(_chip, _groups(read.judgements))],
     )
 
@@ -228,7 +230,7 @@ def _of_gains(shown: Shown) -> list[Section]:
     against = [table for id_, table in shown.tables.items() if id_.startswith("against-")]
     pool = records_table("Headroom of the retrieved pool", read.headroom, POOL)
     return [
-        Section("controls", "Controls", controls, [rows.control_chart(shown.results)], n_open=0),
+        Section("controls", "Controls", controls, [[rows.control_chart(shown.results)]], n_open=0),
         Section("retrieval", "Where gains come from", against, text=GAINS),
         Section("gate", "The gate", records_table("The gate, points of M@1 over No-Traj", read.gate), text=GATE),
         Section("pool", "The retrieved pool", pool, n_open=0),

@@ -13,8 +13,9 @@ from pydantic import JsonValue
 
 from schemas.base import Record
 from schemas.results import Judgement
-from trajpilot_core.report.drawing.charts import Chart, Key
+from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.drawing.row_styles import page_rules
+from trajpilot_core.report.drawing.sheets import svg
 from trajpilot_core.report.tables import latex
 from trajpilot_core.report.tables.table import Table, finite
 
@@ -51,10 +52,9 @@ class Section:
     id: str
     title: str
     tables: Sequence[Table] = ()
-    charts: Sequence[Chart] = ()
+    charts: Sequence[Sequence[Chart]] = ()
+    """Each group is one figure with one legend."""
     text: str = ""
-    legend: Sequence[Key] = ()
-    """Of all charts."""
     n_open: int = 1
     """Number of tables, from the first on, that are not folded."""
     body: str = ""
@@ -86,7 +86,7 @@ class Page:
 
     def html(self) -> bytes:
         """Render the page; every text is escaped, no request leaves it, and no script may run."""
-        return rendered("document.html.j2", page=self).encode()
+        return rendered("document.html.j2", page=self, svg=svg).encode()
 
     def documents(
         self, names: tuple[str, str, str], tables: Sequence[Table], note: str, /, **content: JsonValue

@@ -26,8 +26,7 @@ from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
-from trajpilot_core.report.drawing.row_styles import style_of
-from trajpilot_core.report.drawing.svg_grid import style
+from trajpilot_core.report.drawing.charts import Series
 from trajpilot_core.report.gallery.windows import draw
 
 CFG = CompletedReport(frames=False)
@@ -114,19 +113,18 @@ def test_every_table_and_chart_of_main_rows_and_the_gallery_of_the_report_show_i
     assert '<span class="chip k-toy">' in ceilings, "the table of ceilings"
     for section in ("summary", "horizon", "gallery"):
         assert "Toy row" in made.section(section), section
-    assert '<g class="line toy">' in made.section("summary")
-    assert '<span class="pathkey p-chosen">the toy&#39;s own</span>' in made.section("gallery")
+    assert "fill: var(--toy)" in made.section("summary")
+    assert ">the toy's own</text>" in made.section("gallery")
 
 
 def test_it_has_its_colours_dashes_and_mark_on_pages_and_pictures(made: Made) -> None:
     assert "--toy: #123456;" in made.page()
     assert "--toy: #abcdef;" in made.page()
-    assert ".toy, .k-toy { color: var(--toy); }" in made.page()
-    line = ".line.toy polyline { stroke-dasharray: 8 1 1 1; stroke-width: 2.2; }"
-    assert line in made.page()
-    assert line in style()
-    assert ".toy, .k-toy { color: #123456; }" in style()
-    assert style_of("toy").mark == "diamond"
+    assert ".k-toy { color: var(--toy); }" in made.page()
+    assert "#123456" not in made.page().split("</style>", 1)[1], "a page has a dark theme"
+    look = Series("a toy", "toy", ()).look
+    assert (look["color"], look["linestyle"], look["marker"]) == ("#123456", (0, (8.0, 1.0, 1.0, 1.0)), "D")
+    assert look["linewidth"] == pytest.approx(2.2 * 0.75)
 
 
 def test_it_answers_a_users_video_in_its_place(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

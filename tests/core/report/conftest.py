@@ -1,9 +1,25 @@
 """Inputs, documents and page that the tests of the report share."""
 
+from collections.abc import Iterator
+
 import pytest
 from report_page import CFG, Reader, of_three_rows, real
 from synthetic_corpus import corpus
 from synthetic_results import Kept, Tables, built, report_inputs
+
+from trajpilot_core.report import offline
+from trajpilot_core.report.drawing.sheets import svg
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawn_once() -> Iterator[None]:
+    """The pages of these tests show the same few charts: equal ones are drawn once."""
+    drawn: dict[str, str] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            offline, "svg", lambda charts: drawn.get(repr(charts)) or drawn.setdefault(repr(charts), svg(charts))
+        )
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ def test_the_page_asks_for_nothing_and_runs_no_script(kept: Kept, page: Reader) 
             assert not name.startswith("on"), (tag, name)
             if name in ("src", "href", "srcset", "action", "data"):
                 assert (value or "").startswith(("#", "data:image/jpeg")), (tag, value)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids)), "marks of two pictures"
     assert not {"link", "iframe", "object", "embed", "form", "base"} & {tag for tag, _ in page.tags}
     assert "url(" not in kept.documents["report.html"].decode().lower()
     policy = next(

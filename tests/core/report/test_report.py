@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from markupsafe import Markup
 from report_page import CFG, Reader, with_metrics
 from synthetic_results import Kept, Tables, a_metric, built
 
@@ -15,6 +16,7 @@ from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.methods import METHODS, anticipation, predictors
 from trajpilot_core.report.build import GROUPS
 from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.drawing.sheets import svg
 from trajpilot_core.report.figures import rows
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.tables.results import Results, TableSpec, absent_rows, all_tables, build_table, results_of
@@ -195,7 +197,7 @@ def test_a_run_with_two_rows_one_undecided_check_and_no_other_table_has_a_page_w
         "No ceiling was computed for this run: nothing here bounds the rows from above.",
     ):
         assert shown in html
-    for absent in ('<section id="gate"', 'diagnostics"', "What can be known at most", 'class="bound'):
+    for absent in ('<section id="gate"', 'diagnostics"', "What can be known at most", "ceiling of"):
         assert absent not in html
     assert "; Scorer; " in html.split("not run: ")[1].split("</li>")[0]
     assert b"can be known" not in made.documents["metrics.tex"]
@@ -207,8 +209,10 @@ def test_every_chart_tells_its_numbers_in_words(inputs: Tables, page: Reader) ->
     assert all(a.get("aria-label") or a.get("aria-hidden") for tag, a in page.tags if tag == "svg")
     results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
     for figure in (*rows.horizon_charts(results, []), rows.gain_chart(results), rows.control_chart(results)):
-        assert 'role="img" aria-label="' in figure.chart
-        assert "Oracle: 3: " in figure.chart
+        assert "Oracle: 3: " in figure.description
+        assert svg([figure]).startswith(
+            Markup('<svg class="chart" role="img" aria-label="{}"').format(figure.description)
+        )
 
 
 def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_of_their_own() -> None:
@@ -221,9 +225,9 @@ def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_
         ]
 
     found = training_charts([("latent", [*rows("plan_none", "-l1"), *rows("latent_head", "right")])])
-    charts = {chart.caption: str(chart.chart) for chart in found}
-    assert "latent No-Traj: 1: -0.2" in charts["latent: dev -l1, thin: training takes"], "a distance, no share"
-    assert "labels of latents (another loss): 1: -25.0" in charts["latent: dev right, thin: training takes"]
+    charts = {chart.title: chart.description for group in found for chart in group}
+    assert "latent No-Traj: epoch 1: 1: -0.2" in charts["latent: dev -l1, thin: training takes"], "a distance, no share"
+    assert "(another loss): epoch 1: 1: -25.0" in charts["latent: dev right, thin: training takes"]
 
 
 # What was lost on the way, and what every stage counts.

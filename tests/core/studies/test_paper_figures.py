@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.methods import method
 from trajpilot_core.paper.published import ATOMIC
+from trajpilot_core.report.drawing.sheets import styled
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import Thumbnail
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, GalleryWindows, Plan
@@ -24,10 +26,8 @@ from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
-from trajpilot_core.studies.paper_tables.figures.base import STYLE, FigureSource, undrawn, write_figures
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, undrawn, write_figures
 from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
-
-matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
 
 
 def source(*, simulated: bool = True) -> FigureSource:
@@ -92,7 +92,7 @@ def test_no_text_of_a_figure_leaves_its_canvas() -> None:
     metrics += [one.replace(metric=name) for one in metrics if one.metric == "M@1" for name in ("SR", "Full mAcc")]
     full = replace(run, results=results_of(metrics, []))
     held = FigureSource([*cells_of([full]), *cells_of([shots(simulated=True)])], [full])
-    with matplotlib.rc_context(STYLE):
+    with styled():
         drawn = {figure.label: figure.draw(held) for figure in FIGURES if figure.label != "qualitative_open_vocab"}
         assert [label for label, one in drawn.items() if one is None or cut_in(one[0]) > 0.01] == []
         drawing, _ = drawn["cem_vs_none"] or (None, "")

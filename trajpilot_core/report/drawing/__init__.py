@@ -1,1 +1,1 @@
-"""How charts are drawn as SVG: lines, bars, sheets of charts, legends, and what a picture may weigh."""
+"""Charts as data, and how matplotlib draws them: on pages, in the Prefect UI and in the paper."""

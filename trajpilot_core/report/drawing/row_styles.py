@@ -1,46 +1,39 @@
-"""Style sheet of the rows, made from their records: a row has its colour, dashes and mark wherever it is drawn."""
+"""Colours, dashes and marks: a row has its own wherever it is drawn."""
 
 from collections.abc import Mapping
 
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 
-SPARE: Mapping[str, tuple[str, str]] = {
-    "curve-1": ("#0b6e8f", "#6cc5e4"),
-    "curve-2": ("#c2601c", "#ffb080"),
-    "curve-3": ("#5a7d2a", "#a8d070"),
-    "curve-4": ("#a3458a", "#f0a0dc"),
-    "curve-5": ("#6a3d9a", "#b48be0"),
-    "curve-6": ("#8a6d00", "#e0c060"),
-    "curve-7": ("#39424e", "#d5dae0"),
-    "curve-8": ("#1f8a5f", "#63dba6"),
+SPARE: Mapping[str, RowStyle] = {
+    "curve-1": RowStyle("circle", "#0b6e8f", "#6cc5e4"),
+    "curve-2": RowStyle("square", "#c2601c", "#ffb080"),
+    "curve-3": RowStyle("triangle", "#5a7d2a", "#a8d070"),
+    "curve-4": RowStyle("diamond", "#a3458a", "#f0a0dc"),
+    "curve-5": RowStyle("plus", "#6a3d9a", "#b48be0"),
+    "curve-6": RowStyle("cross", "#8a6d00", "#e0c060"),
+    "curve-7": RowStyle("square", "#39424e", "#d5dae0"),
+    "curve-8": RowStyle("triangle", "#1f8a5f", "#63dba6"),
+    "attentive_probe": RowStyle("diamond", "#8c6bb1", "#c4a9e2"),
 }
-"""Style -> colour on white and on black, for lines without a row."""
+"""Styles of lines without a row."""
 
 
-def colours() -> dict[str, tuple[str, str]]:
-    """Return style of a line -> its colour on white and on black."""
-    return {method.id: (method.style.light, method.style.dark) for method in METHODS} | dict(SPARE)
+def styles() -> dict[str, RowStyle]:
+    """Return the style of every row and of lines without a row."""
+    return {method.id: method.style for method in METHODS} | dict(SPARE)
 
 
-def style_of(variant: str) -> RowStyle:
-    """Return how a row is drawn; a line without a row has the default style."""
-    return next((method.style for method in METHODS if method.id == variant), RowStyle())
+def style_of(name: str) -> RowStyle:
+    """Return how a row, or a line without a row, is drawn."""
+    return styles().get(name, RowStyle())
 
 
 def page_rules() -> str:
-    """Return the rules of a page: `--<id>` for any use of the colour of a row, by theme, and those of the rows."""
-    light, dark = (" ".join(f"--{name}: {pair[at]};" for name, pair in colours().items()) for at in (0, 1))
-    themes = f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
-    return themes + row_rules()
-
-
-def row_rules() -> str:
-    """Return the rules of the rows: `.<id>` for lines, `.k-<id>` for chips, dashes and widths of lines."""
-    rules = [f".{name}, .k-{name} {{ color: var(--{name}); }}" for name in colours()]
-    for method in METHODS:
-        dash = f"stroke-dasharray: {method.style.dash};" if method.style.dash else ""
-        width = f"stroke-width: {method.style.width};" if method.style.width != RowStyle.width else ""
-        if dash or width:
-            rules.append(f".line.{method.id} polyline {{ {' '.join(filter(None, (dash, width)))} }}")
-    return "\n".join(rules) + "\n"
+    """Return the rules of a page: `--<id>` is the colour of a row by theme, and `.k-<id>` colours chips."""
+    light, dark = (
+        " ".join(f"--{name}: {getattr(style, theme)};" for name, style in styles().items())
+        for theme in ("light", "dark")
+    )
+    chips = "\n".join(f".k-{name} {{ color: var(--{name}); }}" for name in styles())
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{chips}\n"

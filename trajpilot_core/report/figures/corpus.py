@@ -1,21 +1,19 @@
 """Pictures of the first stages: windows of ingest, head paths of some takes, frames that the encoder saw."""
 
+import io
 from collections import Counter
-from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from markupsafe import Markup
 
 from schemas.annotation import DOF, MOTIONS
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Chart, Point, Series, element, keys_of, line_chart, shortened
+from trajpilot_core.report.drawing.charts import Chart, Point, Series, shortened
 from trajpilot_core.report.drawing.row_styles import SPARE
-from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet, standalone
-from trajpilot_core.report.figures.base import Figure
+from trajpilot_core.report.drawing.sheets import sheet, styled, svg
+from trajpilot_core.report.figures.base import Drawn, Figure, NothingToDraw
 from trajpilot_core.report.figures.rows import X_LABEL
-from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, three_views
+from trajpilot_core.report.gallery.pictures import Path, Strip, Views, frames_of, integrate
 from trajpilot_core.report.health import SPLITS
 
 TAKES, SEGMENTS = 6, 5
@@ -23,8 +21,9 @@ TAKES, SEGMENTS = 6, 5
 LONGEST = 38
 CLIPS, FRAMES = 3, 8
 """Clips that are drawn, and frames of each at most."""
-SIDE_PX, GAP, TITLE, TIME = 80, 6, 30, 16
-LONGEST_TITLE = 110
+SIDE_PX, LONGEST_TITLE = 80, 100
+VIEWS_IN, STRIP_IN, DPI = (3.55, 1.75), (7.2, 1.3), 120
+"""Width and height of the views of a take and of the frames of a clip, inches, and dots per inch of the latter."""
 
 
 def corpus(committed: Committed) -> Drawn:
@@ -39,10 +38,9 @@ def corpus(committed: Committed) -> Drawn:
         for split, style in zip(SPLITS, SPARE, strict=False)
     ]
     takes = Counter(committed.table("ingest", "takes", ("split",))["split"].to_pylist())
-    title = "Planning windows by horizon"
-    chart = Chart(title, line_chart(title, X_LABEL, "windows", lines))
+    chart = Chart("Planning windows by horizon", X_LABEL, "windows", lines)
     return Drawn(
-        sheet([chart], keys_of(lines), committed.warning()),
+        svg([chart], committed.warning(), is_themed=False).encode(),
         f"Takes: {', '.join(f'{takes[split]:,} {split}' for split in SPLITS)}. The table of this stage counts rejects.",
     )
 
@@ -57,30 +55,21 @@ def head_paths(committed: Committed) -> Drawn:
     start_s = dict(zip(segments["segment_id"].to_pylist(), segments["start_s"].to_pylist(), strict=True))
     takes = committed.table("ingest", "takes", ("take_id", "name"))
     names = dict(zip(takes["take_id"].to_pylist(), takes["name"].to_pylist(), strict=True))
-    panels = [_panel(shard, start_s, names) for shard in shards]
+    panels = [_views(shard, start_s, names) for shard in shards]
     return Drawn(
-        sheet(panels, (), committed.warning()),
+        svg(panels, committed.warning(), 2, VIEWS_IN, is_themed=False).encode(),
         f"{len(panels)} takes, the first {SEGMENTS} segments of each (fewer where it has fewer), joined end to start: "
         "pauses between segments are not drawn. Cross: start, where the head looks forward. Dot: end.",
     )
 
 
-def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) -> Chart:
-    """Draw one take."""
+def _views(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) -> Views:
     rows = sorted(shard.to_pylist(), key=lambda row: start_s.get(row["segment_id"], 0.0))[:SEGMENTS]
     motions = np.array([row["motions"] for row in rows], dtype=np.float64).reshape(-1, MOTIONS, DOF)
     unit = "m" if {row["scale"] for row in rows} == {"metric"} else "arbitrary scale"
     name = names.get(rows[0]["take_id"], rows[0]["take_id"])
     title = f"{shortened(name, LONGEST)}, {len(rows)} segments"
-    return Chart(title, three_views([Path("true", title, integrate(motions))], unit))
-
-
-class Clip(NamedTuple):
-    """One segment with the times of its frames."""
-
-    take_id: str
-    heading: str
-    times_s: tuple[float, ...]
+    return Views(title, (Path("true", "head path", integrate(motions)),), unit)
 
 
 def clips(committed: Committed) -> Drawn:
@@ -97,39 +86,27 @@ def clips(committed: Committed) -> Drawn:
     segments = {row["segment_id"]: row for row in committed.table("ingest", "segments", columns).to_pylist()}
     described = committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
     takes = {row["take_id"]: row for row in described}
-    chosen = []
-    for row in middles:
-        segment, take = segments[row["segment_id"]], takes[row["take_id"]]
-        heading = f"{take['name']}, {segment['start_s']:.2f} to {segment['end_s']:.2f} s: {segment['label']}"
-        times_s = row["frame_times_s"]
-        chosen.append(Clip(row["take_id"], heading, tuple(times_s[:: -(-len(times_s) // FRAMES)])))
-    videos = {clip.take_id: takes[clip.take_id]["video"] for clip in chosen}
-    wanted = {clip.take_id: clip.times_s for clip in chosen}
+    wanted = {row["take_id"]: row["frame_times_s"][:: -(-len(row["frame_times_s"]) // FRAMES)] for row in middles}
+    videos = {take_id: takes[take_id]["video"] for take_id in wanted}
     shots, _ = frames_of(wanted, videos, committed.run.data_root, SIDE_PX, committed.run.workers)
     if not any(shot.uri for shot in shots.values()):
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
-    tall = TITLE + SIDE_PX + TIME + GAP
-    parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, index * tall)]
-    warning, sees = f"{committed.warning()}. " if committed.warning() else "", committed.config.features.size_px
+    panels = []
+    for row in middles:
+        segment, take = segments[row["segment_id"]], takes[row["take_id"]]
+        title = f"{take['name']}, {segment['start_s']:.2f} to {segment['end_s']:.2f} s: {segment['label']}"
+        frames = tuple((time_s, shots[row["take_id"], time_s]) for time_s in wanted[row["take_id"]])
+        panels.append(Strip(shortened(title, LONGEST_TITLE), frames))
+    file, sees = io.BytesIO(), committed.config.features.size_px
+    with styled():
+        drawing = sheet(panels, committed.warning(), 1, STRIP_IN)
+        drawing.savefig(file, format="jpeg", dpi=DPI)  # as SVG their frames would be PNG, which is too large
     return Drawn(
-        standalone(760, GAP + len(chosen) * tall, parts),
-        f"{warning}At most {FRAMES} frames, evenly spaced, of a segment in the middle of {len(chosen)} takes, with "
+        file.getvalue(),
+        f"At most {FRAMES} frames, evenly spaced, of a segment in the middle of {len(panels)} takes, with "
         f"their times in the video. Shown in {SIDE_PX} x {SIDE_PX} pixels; the encoder sees {sees} x {sees}.",
+        "image/jpeg",
     )
-
-
-def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], top: int) -> list[Markup]:
-    """Draw one clip: its heading, then frames with their times; a missing frame is replaced by its reason."""
-    parts = [element("text", shortened(clip.heading, LONGEST_TITLE), class_="title", x=GAP, y=top + 20)]
-    for index, time_s in enumerate(clip.times_s):
-        x, y = GAP + index * (SIDE_PX + GAP), top + TITLE
-        shot = shots[clip.take_id, time_s]
-        if shot.uri:
-            frame = element("image", href=shot.uri, x=x, y=y, width=SIDE_PX, height=SIDE_PX)
-        else:
-            frame = element("text", shot.reason, class_="tick", x=x, y=y + SIDE_PX / 2)
-        parts += [frame, element("text", f"{time_s:.2f} s", class_="tick", x=x, y=y + SIDE_PX + 12)]
-    return parts
 
 
 PICTURES = (

@@ -3,16 +3,17 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from schemas.arrow import rows_of
 from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Chart, Key, Point, Series, legend_mark, line_chart
+from trajpilot_core.report.drawing.charts import Chart, Point, Series
 from trajpilot_core.report.drawing.row_styles import SPARE
-from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
-from trajpilot_core.report.figures.base import Figure
+from trajpilot_core.report.drawing.sheets import svg
+from trajpilot_core.report.figures.base import Drawn, Figure, NothingToDraw
 from trajpilot_core.report.tables.table import row_name
 
 NAMES = {
@@ -38,7 +39,7 @@ DEV_QUANTITIES = ("selection", "M@1", "R@5", "Mid mAcc", "Action", L1, "right", 
 WORDS = {"selection": "M@1 behind the gate"}
 THIN = ", thin: training takes"
 MOST_POINTS = 100
-"""Points of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
+"""Points of a line: a chart is 300 pixels wide, and a picture must fit into Prefect's database."""
 
 
 class DrawnModel(NamedTuple):
@@ -46,36 +47,35 @@ class DrawnModel(NamedTuple):
 
     rows: Sequence[CurvePoint]
     name: str
-    """As printed."""
+    """As printed, with the selected epoch."""
     style: str
     quantity: str
     """The dev score that selects its epoch; empty where none was measured."""
     kept: int
     """The selected epoch; 0 without a dev score."""
 
-    @property
-    def key(self) -> Key:
-        """Its entry in the legend."""
-        epoch = f": epoch {self.kept}" if self.kept else ""
-        return Key(f"{self.name}{epoch}", legend_mark(self.style, "circle" if self.kept else "none"))
-
     def line(self, split: str, quantity: str) -> list[Series]:
-        """Return one quantity over the epochs; none where it was not measured."""
+        """Return one quantity over the epochs, with a mark at the selected one; none where it was not measured."""
         rows = [row for row in self.rows if (row.split, row.quantity) == (split, quantity)]
-        name = f"{self.name}, training takes" if split == "train" and quantity != LOSS else self.name
-        return [Series(name, self.style, _points(rows), "none", has_band=False)] if rows else []
+        if not rows:
+            return []
+        step = max(1, round(len(rows) / MOST_POINTS))
+        shown = [row for at, row in enumerate(rows, 1 - len(rows)) if at % step == 0 or row.epoch == self.kept]
+        scale = 1.0 if quantity in (LOSS, L1) else 100.0
+        points = tuple(Point(row.epoch, row.value * scale) for row in shown)
+        if split == "train" and quantity != LOSS:
+            return [Series(f"{self.name}, training takes", self.style, points, "thin")]
+        return [Series(self.name, self.style, points, "line", (self.kept,) if self.kept else ())]
 
-    def selected(self, split: str, quantity: str) -> list[Series]:
-        """Return the point of the selected epoch."""
-        rows = [row for row in self.rows if (row.split, row.quantity, row.epoch) == (split, quantity, self.kept)]
-        return [Series(f"{self.name}, selected", self.style, _points(rows), has_band=False)] if rows else []
 
+def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[list[Chart]]:
+    """Return, per (stage, its curve rows), the training loss and the score that selects the epoch: `final`, first seed.
 
-def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Chart]:
-    """Draw, per (stage, its curve rows), the training loss and the score that selects the epoch: `final`, first seed.
+    The score is that of dev; thin lines show the same score on a sample of the training takes. Marks show the selected
+    epochs. Every planner of another paper has its own charts, because their losses are not comparable.
 
-    The score is that of dev; thin lines show the same score on a sample of the training takes. A dot marks the selected
-    epoch. Every planner of another paper has its own charts, because their losses are not comparable.
+    Returns:
+        charts, by what shares a legend.
     """
     charts = []
     for stage, rows in curves:
@@ -87,11 +87,11 @@ def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[
             group = groups.setdefault(title, [])
             group.append(_model(of_model, printed, [*SPARE][len(group) % len(SPARE)]))
         for title, models in groups.items():
-            charts.append(_chart(f"{title}: training loss", models, LOSS, "train"))
+            charts.append([_chart(f"{title}: training loss", models, LOSS, "train")])
             for quantity in DEV_QUANTITIES:  # models with the same score share a chart
                 members = [model for model in models if model.quantity == quantity]
                 name = f"{title}: dev {WORDS.get(quantity, quantity)}"
-                charts += [_chart(name, members, quantity, "dev")] if members else []
+                charts[-1] += [_chart(name, members, quantity, "dev")] if members else []
     return charts
 
 
@@ -115,27 +115,15 @@ def _model(rows: Sequence[CurvePoint], name: str, style: str) -> DrawnModel:
     quantity = next((quantity for quantity in DEV_QUANTITIES if quantity in on_dev), "")
     scores = [row for row in rows if (row.split, row.quantity) == ("dev", quantity)]
     kept = max(scores, key=lambda row: (row.value, -row.epoch)).epoch if scores else 0
-    return DrawnModel(rows, name, style, quantity, kept)
+    return DrawnModel(rows, f"{name}: epoch {kept}" if kept else name, style, quantity, kept)
 
 
 def _chart(title: str, models: Sequence[DrawnModel], quantity: str, split: str) -> Chart:
-    """Draw one quantity over the epochs: a line per model with its selected epoch, thin lines for training takes."""
-    lines = [line for model in models for line in model.line(split, quantity)]
-    dots = [dot for model in models for dot in model.selected(split, quantity)]
+    """Return one quantity over the epochs: a line per model, thin lines for training takes."""
     thin = [line for model in models for line in model.line("train", quantity)] if split != "train" else []
-    caption = title + (THIN if thin else "")
-    last = max((int(point.x) for line in (*lines, *thin) for point in line.points), default=1)
-    ticks = tuple(float(epoch) for epoch in range(0, last + 1, max(1, round(last / 5))))
+    lines = [*thin, *(line for model in models for line in model.line(split, quantity))]
     is_share = quantity not in (LOSS, L1)
-    y_label = f"{quantity}, %" if is_share else quantity
-    drawing = line_chart(caption, "epoch", y_label, [*lines, *dots], thin=thin, x_ticks=ticks, y_from_zero=is_share)
-    return Chart(caption, drawing, [model.key for model in models])
-
-
-def _points(rows: Sequence[CurvePoint]) -> tuple[Point, ...]:
-    """Return the points of a line, shares in percent: about MOST_POINTS of them at most, the last one included."""
-    kept = rows[:: -max(1, round(len(rows) / MOST_POINTS))]
-    return tuple(Point(row.epoch, row.value * (1.0 if row.quantity in (LOSS, L1) else 100.0)) for row in reversed(kept))
+    return Chart(title + (THIN if thin else ""), "epoch", f"{quantity}, %" if is_share else quantity, lines, is_share)
 
 
 def draw(committed: Committed, stage: str) -> Drawn:
@@ -143,10 +131,9 @@ def draw(committed: Committed, stage: str) -> Drawn:
     charts = training_charts([(stage, rows_of(CurvePoint, committed.table(stage, f"{stage}_curves")))])
     if not charts:
         raise NothingToDraw("nothing was trained")
-    keys = {key.name: key for chart in charts for key in chart.legend}
     return Drawn(
-        sheet(charts, [*keys.values()], committed.warning()),
-        "Loss on the training takes, and the score on dev takes that selects the epoch. Dot and legend show the "
+        svg([*chain.from_iterable(charts)], committed.warning(), columns=2, is_themed=False).encode(),
+        "Loss on the training takes, and the score on dev takes that selects the epoch. Mark and legend show the "
         "selected epoch. Chain `final`, first seed. No loss is computed on dev takes; no test take is used.",
     )
 

@@ -5,8 +5,10 @@ The raw Aria camera frame (and its device frame) has x down, y left, z forward, 
 """
 
 import base64
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -14,14 +16,23 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.arrays import Array
-from trajpilot_core.report.drawing.charts import element
+from trajpilot_core.arrays import Array, Image
+from trajpilot_core.report.drawing.charts import INK, LINE, SOFT
+from trajpilot_core.report.drawing.row_styles import style_of
+from trajpilot_core.report.drawing.sheets import svg
 from trajpilot_core.video.isolate import run_jobs
 
-VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SIDES = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))
 """(title, axis to the right, axis up, sign of the axis to the right); axes: 0 forward, 1 left, 2 up."""
-VIEW_PX = 170
-STYLES = {"true": "solid", "nearest": "dotted", "chosen": "dashed"}
+APART = 1.3
+"""Distance of their centres; the extent of all paths is 1."""
+VIEWS_IN = (6.0, 2.4)
+"""Width and height of three views on a page, inches."""
+KINDS = {"true": ("oracle", "-"), "nearest": ("endpoint_traj", ":"), "chosen": ("scorer", "--")}
+"""Kind of a path -> the row of its colour, and its dashes."""
 JPEG_QUALITY = 82
 TIMEOUT_S = 30.0
 """A decoder without output for longer is stopped; the report is built without its frames."""
@@ -36,6 +47,12 @@ class Path:
     name: str
     points_m: Array
     """(P, 3) forward, left, up."""
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """Properties of its line in matplotlib."""
+        row, line = KINDS[self.kind]
+        return {"color": style_of(row).light, "linestyle": line, "linewidth": 1.4}
 
 
 def integrate(motions: Array) -> Array:
@@ -62,46 +79,54 @@ def integrate(motions: Array) -> Array:
     return np.stack([body[:, 2], body[:, 1], -body[:, 0]], axis=1)
 
 
+@dataclass(frozen=True)
+class Views:
+    """Head paths from several sides, at one scale with a bar."""
+
+    title: str
+    paths: Sequence[Path]
+    unit: str
+    sides: Sequence[tuple[str, int, int, float]] = SIDES
+
+    @property
+    def keys(self) -> Mapping[str, dict[str, Any]]:
+        """The name of every path -> properties of its line."""
+        return {path.name: path.look for path in self.paths} if len(self.paths) > 1 else {}
+
+    @property
+    def description(self) -> str:
+        """Its paths by name."""
+        return f"Head paths from three sides: {', '.join(path.name for path in self.paths)}"
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw the sides next to each other; the extent of all paths is 1."""
+        points = np.concatenate([path.points_m for path in self.paths])
+        centre = (points.max(axis=0) + points.min(axis=0)) / 2
+        extent = max(float((points.max(axis=0) - points.min(axis=0)).max()), 1e-3)
+        step = 10.0 ** np.floor(np.log10(extent / 3))
+        bar = float(max(step * factor for factor in (1, 2, 5) if step * factor <= extent / 2))
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        axes.set_ylim(-1.0, 0.85)
+        for at, (name, right, up, sign) in enumerate(self.sides):
+            left = at * APART
+            axes.text(left - 0.6, 0.62, name, color=SOFT)
+            axes.plot(left + np.array([-0.6, 0.6, 0.6, -0.6, -0.6]), [-0.6, -0.6, 0.6, 0.6, -0.6], color=LINE, lw=0.8)
+            for path in self.paths:
+                x = left + sign * (path.points_m[:, right] - centre[right]) / extent
+                y = (path.points_m[:, up] - centre[up]) / extent
+                axes.plot(x, y, label=path.name, marker="o", markevery=[-1], markersize=3.5, **path.look)
+                if path is self.paths[0]:
+                    axes.plot(x[:1], y[:1], "+", color=INK)
+        axes.plot([-0.6, -0.6 + bar / extent], [-0.7, -0.7], color=INK, linewidth=1.6)
+        axes.text(-0.6, -0.75, f"{bar:g} {self.unit}", color=SOFT, va="top")
+
+
 def three_views(paths: Sequence[Path], unit: str) -> Markup:
-    """Draw all paths from above, from the left and from behind, at one scale with a bar."""
+    """Return paths from above, from the left and from behind as an SVG element."""
     if not paths:
-        return element("p", "No path: the window has no head motions.", class_="empty")
-    everything = np.concatenate([path.points_m for path in paths])
-    centre = (everything.max(axis=0) + everything.min(axis=0)) / 2
-    extent = max(float((everything.max(axis=0) - everything.min(axis=0)).max()), 1e-3)
-    scale = (VIEW_PX - 36) / extent
-    step = 10.0 ** np.floor(np.log10(extent / 3))
-    bar = float(
-        max(step * factor for factor in (1, 2, 5) if step * factor <= extent / 2)
-    )  # about a third of the extent
-    parts = [_view(index, view, paths, centre, scale) for index, view in enumerate(VIEWS)]
-    end, below = round(8 + bar * scale, 1), VIEW_PX + 10
-    line = element("line", x1=8, x2=end, y1=below, y2=below)
-    parts.append(element("g", line, element("text", f"{bar:g} {unit}", class_="tick", x=8, y=below + 13), class_="bar"))
-    names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
-    description, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
-    return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=description)
-
-
-def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], centre: Array, scale: float) -> Markup:
-    """Draw one view in its own square."""
-    title, right, up, sign = view
-    middle = index * VIEW_PX + VIEW_PX / 2
-    left = index * VIEW_PX + 2
-    parts = [
-        element("rect", class_="view", x=left, y=1, width=VIEW_PX - 4, height=VIEW_PX - 2),
-        element("text", title, class_="tick", x=left + 6, y=13),
-    ]
-    for path in paths:
-        x = middle + sign * (path.points_m[:, right] - centre[right]) * scale
-        y = VIEW_PX / 2 + 6 - (path.points_m[:, up] - centre[up]) * scale
-        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-        end = element("circle", cx=f"{x[-1]:.1f}", cy=f"{y[-1]:.1f}", r=2.6)
-        parts.append(element("g", element("polyline", points=line), end, class_=f"path {path.kind}"))
-    first = paths[0].points_m[0]
-    x, y = middle + sign * (first[right] - centre[right]) * scale, VIEW_PX / 2 + 6 - (first[up] - centre[up]) * scale
-    parts.append(element("path", class_="start", d=f"M{x:.1f} {y:.1f}m-4 0h8m-4-4v8"))
-    return Markup("").join(parts)
+        return Markup('<p class="empty">No path: the window has no head motions.</p>')
+    return svg([Views("", paths, unit)], panel_in=VIEWS_IN)
 
 
 @dataclass(frozen=True)
@@ -110,6 +135,38 @@ class Thumbnail:
 
     uri: str | None
     reason: str
+
+    def pixels(self) -> Image | None:
+        """Return its pixels, RGB; None where there are none."""
+        if self.uri is None:
+            return None
+        coded = np.frombuffer(base64.b64decode(self.uri.partition(",")[2]), np.uint8)
+        picture = cv2.imdecode(coded, cv2.IMREAD_COLOR)
+        return None if picture is None else np.asarray(picture[..., ::-1], np.uint8)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Frames next to each other with their times, seconds; a missing one is replaced by its reason."""
+
+    title: str
+    frames: Sequence[tuple[float, Thumbnail]]
+    description: str = ""
+    keys: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw every frame in a square of side 1."""
+        for at, (_, shot) in enumerate(self.frames):
+            pixels = shot.pixels()
+            if pixels is None:
+                axes.text(at + 0.5, 0.5, textwrap.fill(shot.reason, 14), ha="center", va="center", fontsize=6)
+            else:
+                axes.imshow(pixels, extent=(at + 0.04, at + 0.96, 0.0, 0.92))
+        axes.set(xlim=(0, len(self.frames)), ylim=(0, 1))
+        axes.set_xticks([at + 0.5 for at in range(len(self.frames))], [f"{time_s:.2f} s" for time_s, _ in self.frames])
+        axes.set_yticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
 
 
 def frames_of(

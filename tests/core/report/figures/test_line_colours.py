@@ -11,12 +11,11 @@ from synthetic_results import Tables
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint, Metric
 from trajpilot_core.methods import METHODS
-from trajpilot_core.report.drawing.row_styles import colours
+from trajpilot_core.report.drawing.charts import Chart
+from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.report.figures import rows
 from trajpilot_core.report.figures.curves import NAMES, training_charts
 from trajpilot_core.report.tables.results import cell_of, results_of
-
-LINE = re.compile(r'<g class="line ([\w-]+)')
 
 
 def every_row(inputs: Tables) -> list[Metric]:
@@ -35,25 +34,26 @@ def curves_of(models: list[str]) -> list[CurvePoint]:
 
 
 @pytest.fixture(scope="module")
-def charts(inputs: Tables) -> list[str]:
+def charts(inputs: Tables) -> list[Chart]:
     """Every chart of a run that has every row and every model."""
     models = sorted({model.split("/")[-1] for one in METHODS for model in one.models} | set(NAMES))
     results = results_of(every_row(inputs), [])
-    drawn = [rows.gain_chart(results), *rows.horizon_charts(results, []), rows.control_chart(results)]
-    return [str(one.chart) for one in (*drawn, *training_charts([("predictor", curves_of(models[:8]))]))]
+    (trained,) = training_charts([("predictor", curves_of(models[:8]))])
+    return [rows.gain_chart(results), *rows.horizon_charts(results, []), rows.control_chart(results), *trained]
 
 
 def alike(one: str, other: str) -> bool:
     """Whether the colours of two styles are closer than 30 in RGB of 0 to 255, on white or on black."""
-    pairs = zip(colours()[one], colours()[other], strict=True)
-    return any(math.dist(bytes.fromhex(first[1:]), bytes.fromhex(second[1:])) < 30 for first, second in pairs)
+    first, second = style_of(one), style_of(other)
+    pairs = ((first.light, second.light), (first.dark, second.dark))
+    return any(math.dist(bytes.fromhex(a[1:]), bytes.fromhex(b[1:])) < 30 for a, b in pairs)
 
 
-def test_lines_of_one_chart_differ_in_colour(charts: list[str]) -> None:
+def test_lines_of_one_chart_differ_in_colour(charts: list[Chart]) -> None:
     seen = 0
     for chart in charts:
-        for one, other in combinations(dict.fromkeys(LINE.findall(chart)), 2):
-            assert not alike(one, other), (one, other, chart[:120])
+        for one, other in combinations(dict.fromkeys(line.style for line in chart.series), 2):
+            assert not alike(one, other), (one, other, chart.title)
             seen += 1
     assert seen > 200
     assert alike("no_traj", "anticipation_no_traj"), "what would be found: two rows of one colour"

@@ -105,10 +105,10 @@ def test_the_verdict_follows_the_evaluation(rows: list[Ceiling]) -> None:
 def test_the_horizon_chart_has_a_thin_line_per_kind_of_information(inputs: Tables, rows: list[Ceiling]) -> None:
     results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
     for figure in horizon_charts(results, rows):
-        assert figure.chart.count('class="bound ') == len(INFORMATION)
-        assert "ceiling of Endpoint-Traj: 3: " in figure.chart
+        assert [line.style for line in figure.series if line.kind == "bound"] == [*INFORMATION]
+        assert "ceiling of Endpoint-Traj: 3: " in figure.description
     plain = horizon_charts(results, [])
-    assert not any('class="bound ' in figure.chart for figure in plain)
+    assert not any(line.kind == "bound" for figure in plain for line in figure.series)
 
 
 def test_the_attribution_has_a_line_per_part_that_is_taken_away(inputs: Tables, kept: Kept) -> None:

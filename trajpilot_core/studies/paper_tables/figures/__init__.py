@@ -1,4 +1,4 @@
-"""The figures of the paper that runs can draw, in its order: the only list. What draws them is matplotlib, an extra.
+"""The figures of the paper that runs can draw, in its order: the only list.
 
 A new figure is one record in a file here; the PDF and its place in paper.tex follow.
 """

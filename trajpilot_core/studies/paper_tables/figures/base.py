@@ -1,35 +1,18 @@
-"""The record of a figure of the paper, and how it is written: equal numbers give equal bytes, fonts are embedded.
+"""The record of a figure of the paper, and how it is written: equal numbers give equal bytes, fonts are embedded."""
 
-matplotlib is imported where a figure is drawn, so that everything else works without it.
-"""
-
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.report.committed import WARNING
+from trajpilot_core.report.drawing.sheets import styled
 from trajpilot_core.report.tables.table import NOTHING
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e3e6ea",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "text.parse_math": False,
-    "pdf.fonttype": 42,
-}
-"""Type 42 embeds the font; a dollar in a label is a dollar."""
 METADATA: dict[str, Any] = {"CreationDate": None, "Creator": "TrajPilot", "Producer": "matplotlib"}
 """Nothing that differs from run to run."""
 
@@ -76,11 +59,6 @@ def absences(names: Iterable[str]) -> str:
     return f" Not run: {absent}." if absent else ""
 
 
-def can_draw() -> bool:
-    """Return whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
 def write_figures(
     figures: Sequence[PaperFigure], source: FigureSource, folder: Path
 ) -> tuple[list[Path], dict[str, str]]:
@@ -89,12 +67,10 @@ def write_figures(
     Args:
         folder: where they are written; files of the same names are replaced.
     """
-    import matplotlib
-
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
     captions: dict[str, str] = {}
-    with matplotlib.rc_context(STYLE):
+    with styled():
         for figure in figures:
             picture = figure.draw(source)
             if picture is None:

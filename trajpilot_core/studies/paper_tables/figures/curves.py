@@ -8,23 +8,22 @@ the paper has for atomic actions: their cells come from the runs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
-from trajpilot_core.report.drawing.row_styles import style_of
+from trajpilot_core.report.drawing.charts import Chart, Point, Series
+from trajpilot_core.report.drawing.sheets import sheet
+from trajpilot_core.report.figures.rows import X_LABEL
 from trajpilot_core.studies.paper_tables.base import PaperCell, printed
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, CLOSED_PANEL, GOAL_FREE_ROWS, of_atomic
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "cross": "X", "none": ""}
-PANEL_IN = (2.35, 2.3)
-"""Width and height of a panel, inches."""
-NAME_IN = 1.5
-"""Width of a name in the legend, inches."""
+PANEL_IN, LEAST_IN = (2.35, 2.3), 4.7
+"""Width and height of a panel, and the least width of a figure, inches."""
 TEASER, SHOTS = "basketball_teaser", "basketball_shot_outcome"
 """Label of our figure of shots, the paper's teaser (its images are not available), and the table that it shows."""
 
@@ -40,90 +39,37 @@ class CurvePanel:
     dataset: str = ""
     is_bars: bool = False
 
-    def shows(self, cell: PaperCell) -> bool:
-        """Return whether a cell is drawn in this panel."""
-        is_place = cell.table == self.label and cell.dataset == self.dataset and cell.row in self.rows
-        return is_place and cell.metric in self.metrics and (cell.horizon is None) == self.is_bars
+    def chart(self, cells: Sequence[PaperCell]) -> Chart:
+        """Return the panel with those of these cells that it shows."""
+        mine = [cell for cell in cells if (cell.table, cell.dataset) == (self.label, self.dataset)]
+        mine = [cell for cell in mine if cell.metric in self.metrics and (cell.horizon is None) == self.is_bars]
+        series = []
+        for row in self.rows:
+            placed = [(cell.horizon or self.metrics.index(cell.metric), cell) for cell in mine if cell.row == row]
+            points = tuple(Point(x, cell.value, cell.low, cell.high) for x, cell in sorted(placed, key=itemgetter(0)))
+            series += [Series(printed(row), row, points, "bar" if self.is_bars else "band")] if points else []
+        if self.is_bars:
+            return Chart(self.title, "", "%", series, x_names=self.metrics)
+        return Chart(self.title, X_LABEL, f"{self.metrics[0]}, %", series)
 
 
 def draw(
     source: FigureSource, panels: Sequence[CurvePanel], caption: str, untabled: tuple[str, ...] = ()
 ) -> "tuple[Drawing, str] | None":
     """Draw panels side by side; None where no run fills any. `untabled` names metrics that no table prints."""
-    from matplotlib.figure import Figure as Drawing
-
     further = [cell for run in source.runs for cell in of_atomic(run, ATOMIC, untabled, PLANNED)]
-    panel_cells = [[cell for cell in (*source.cells, *further) if panel.shows(cell)] for panel in panels]
-    if not any(panel_cells):
+    charts = [panel.chart((*source.cells, *further)) for panel in panels]
+    if not any(chart.series for chart in charts):
         return None
-    width, height = PANEL_IN[0] * max(2, len(panels)), PANEL_IN[1]
-    drawing = Drawing(figsize=(width, height + 0.6), layout="constrained")
-    drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
-    axes = drawing.subplots(1, len(panels), squeeze=False)[0]
-    handles: dict[str, Any] = {}
-    for axis, panel, cells in zip(axes, panels, panel_cells, strict=True):
-        axis.set_title(panel.title, fontsize=8)
-        if not cells:
-            axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes)
-        made = _bars(axis, panel, cells) if panel.is_bars else _lines(axis, panel, cells)
-        handles = made | handles if panel.is_bars else handles | made
-    shown, names = list(handles.values()), list(handles)
-    drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=int(width / NAME_IN), fontsize=7)
+    width, height = PANEL_IN
+    drawing = sheet(charts, source.warning, len(charts), (max(width, LEAST_IN / len(charts)), height))
+    anywhere = {line.style for chart in charts for line in chart.series}
     absent: list[str] = []
-    for panel, cells in zip(panels, panel_cells, strict=True):
-        for row in panel.rows:
-            if not any(cell.row == row for cell in cells):
-                is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
-                absent.append(f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row))
+    for panel, chart in zip(panels, charts, strict=True):
+        rows = [row for row in panel.rows if row not in {line.style for line in chart.series}]
+        absent += [f"{printed(row)} ({panel.title})" if row in anywhere else printed(row) for row in rows]
     bands = "Bands and whiskers: 95 % intervals over takes, where there are enough."
     return drawing, f"{caption} {bands}{absences(absent)}"
-
-
-def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
-    """Draw a line for each row, with a band where all of its points have an interval."""
-    handles: dict[str, Any] = {}
-    for row in panel.rows:
-        mine = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.horizon or 0)
-        if not mine:
-            continue
-        style, at = style_of(row), [cell.horizon or 0 for cell in mine]
-        dashes = tuple(float(part) for part in style.dash.split()) if style.dash else (1.0, 0.0)
-        (line,) = axis.plot(
-            at,
-            [cell.value for cell in mine],
-            color=style.light,
-            marker=MARKS[style.mark],
-            markersize=3.5,
-            linewidth=style.width * 0.75,
-            dashes=dashes,
-        )
-        low, high = ([end for cell in mine if (end := getattr(cell, name)) is not None] for name in ("low", "high"))
-        if len(low) == len(high) == len(mine):
-            axis.fill_between(at, low, high, color=style.light, alpha=0.12, linewidth=0)
-        handles[printed(row)] = line
-    axis.set_xticks(sorted({cell.horizon for cell in cells if cell.horizon is not None}))
-    axis.set_xlabel("horizon H (steps)")
-    axis.set_ylabel(f"{panel.metrics[0]}, %")
-    axis.set_ylim(bottom=0)
-    return handles
-
-
-def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
-    """Draw a group of bars for each metric, with whiskers where there is an interval."""
-    handles: dict[str, Any] = {}
-    rows = [row for row in panel.rows if any(cell.row == row for cell in cells)]
-    for at, row in enumerate(rows):
-        mine = {cell.metric: cell for cell in cells if cell.row == row}
-        for place, metric in enumerate(panel.metrics):
-            if metric in mine:
-                cell, x = mine[metric], place + 0.8 * (at + 0.5) / len(rows) - 0.4
-                bar = axis.bar(x, cell.value, 0.8 / len(rows), color=style_of(row).light)
-                handles[printed(row)] = bar
-                if cell.low is not None and cell.high is not None:
-                    axis.vlines(x, cell.low, cell.high, color="#333333", linewidth=0.7)
-    axis.set_xticks(range(len(panel.metrics)), panel.metrics)
-    axis.set_ylabel("%")
-    return handles
 
 
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:

@@ -4,21 +4,18 @@ A hit has a colour and a sign, so that neither is needed alone. Frames are licen
 `report.frames` of the run switches them off here as in the report. Source: arXiv 2605.20388, its qualitative results.
 """
 
-import base64
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 
 from schemas.config import ReportConfig
-from trajpilot_core.arrays import Image
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery import windows
-from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
+from trajpilot_core.report.gallery.pictures import SIDES, Thumbnail, Views, frames_of
 from trajpilot_core.store.reading import Inputs
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
@@ -33,7 +30,6 @@ PLACES = (0.2, 0.5, 0.8)
 SIDE_PX = 160
 COLOURS = {"hit": "#d7efdc", "top5": "#fbeecb", "miss": "#f6d5d0", "truth": "#eceff3"}
 SIGNS = "Green with a tick: right; amber with a 5: the truth is among the best five; red with a cross: wrong"
-LINES = {"true": "-", "nearest": ":", "chosen": "--"}
 Strips = Mapping[tuple[str, float], Thumbnail]
 SHOWN = 3
 """Windows of the figure."""
@@ -110,7 +106,10 @@ def _laid_out(shown: ShownWindows, warning: str) -> "Drawing":
         _strip(drawing.add_subplot(grid[at, 0]), "Start", example.truth[0], example.take_id, start_s, shown.frames)
         _answers(drawing.add_subplot(grid[at, 1]), example)
         _strip(drawing.add_subplot(grid[at, 2]), "Goal", example.truth[-1], example.take_id, goal_s, shown.frames)
-        _path(drawing.add_subplot(grid[at, 3]), example)
+        if example.paths:
+            path = drawing.add_subplot(grid[at, 3])
+            Views("", example.paths, example.unit, SIDES[:1]).draw(path)
+            path.legend(fontsize=5, loc="upper left", bbox_to_anchor=(0.0, 0.0))
     return drawing
 
 
@@ -118,21 +117,12 @@ def _strip(axis: "Axes", title: str, label: str, take_id: str, times_s: Sequence
     """Draw the frames of a clip one below the other, with the label that is seen."""
     axis.set_title(f"{title}\n{_wrapped(label, 18)}", fontsize=6)
     axis.set_axis_off()
-    pictures = [_decoded(frames[take_id, time]) for time in times_s if (take_id, time) in frames]
+    pictures = [frames[take_id, time].pixels() for time in times_s if (take_id, time) in frames]
     decoded = [picture for picture in pictures if picture is not None]
     if decoded:
         axis.imshow(np.concatenate(decoded), interpolation="nearest")
     else:
         axis.text(0.5, 0.5, "no frame", ha="center", va="center", fontsize=7, transform=axis.transAxes)
-
-
-def _decoded(frame: Thumbnail) -> Image | None:
-    """Return the pixels of a thumbnail, RGB; None where there are none."""
-    if frame.uri is None:
-        return None
-    coded = np.frombuffer(base64.b64decode(frame.uri.split(",", 1)[1]), np.uint8)
-    picture = cv2.imdecode(coded, cv2.IMREAD_COLOR)
-    return None if picture is None else np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def _answers(axis: "Axes", example: windows.Example) -> None:
@@ -158,19 +148,6 @@ def _answers(axis: "Axes", example: windows.Example) -> None:
 def _wrapped(text: str, width: int) -> str:
     """Break a text into at most three lines of about `width` characters."""
     return "\n".join(textwrap.wrap(shortened(text, 3 * width), width)[:3])
-
-
-def _path(axis: "Axes", example: windows.Example) -> None:
-    """Draw the head's path over the middle steps from above: forward is up; a cross where it begins."""
-    axis.set_title(f"head path, {example.unit}", fontsize=6)
-    axis.tick_params(labelsize=5)
-    axis.set_aspect("equal", adjustable="datalim")
-    for path in example.paths:
-        forward, left, _ = path.points_m.T
-        axis.plot(-left, forward, LINES[path.kind], color="#39424e", linewidth=0.9, label=path.name)
-    axis.plot(0, 0, "+", color="#9a2f1f", markersize=6)
-    if example.paths:
-        axis.legend(fontsize=5, loc="best")
 
 
 FIGURE = PaperFigure(LABEL, draw, recipes=("atomic",))
