@@ -34,7 +34,7 @@ def needs_server(arguments: list[str]) -> bool:
 
 
 def missing_server(url: str | None, login: str | None) -> str | None:
-    """Return in one sentence why a deployment cannot be run and what to do; None if it can. It has no login in it."""
+    """Return why a deployment cannot be run and what to do, without the login, in one sentence; None if it can."""
     from deployments.embedded import require_server
 
     try:

@@ -71,12 +71,12 @@ def session(config: PipelineConfig, options: RunOptions, what: str, home: Path, 
     root = Path(options.root)
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     summary = headline(options.recipe, changes, config)
-    used = f"Prefect server {server} (your PREFECT_API_URL)" if server else "Prefect embedded"
+    server_text = f"Prefect server {server} (your PREFECT_API_URL)" if server else "Prefect embedded"
     started = time.monotonic()
     with interruptible(), logging_to(root) as log:
         with ExitStack() as stack:
             stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
-            LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, used)
+            LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, server_text)
             LOG.info("%s; log %s", summary, log)
             if server is None:
                 stack.enter_context(embedded_server(home, _end_without_server))

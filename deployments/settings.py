@@ -63,9 +63,9 @@ OF_ANOTHER_SERVER = (
 
 
 def prepare_prefect(root: Path) -> tuple[Path, str | None]:
-    """Point Prefect at `root` before its first import; the user's PREFECT_API_URL and settings take precedence.
+    """Point Prefect and matplotlib at `root` before their first import; the user's settings take precedence.
 
-    Returns its folder below the root, and the URL of the user's own server; None: the run starts its own.
+    Returns Prefect's folder below the root, and the URL of the user's own server; None: the run starts its own.
 
     Raises StoreIOError: the root cannot be written.
     """
@@ -76,6 +76,7 @@ def prepare_prefect(root: Path) -> tuple[Path, str | None]:
         raise StoreIOError(f"cannot write to {home}: {error.strerror}; fix it or choose another --root") from error
     server = server_of_deployments()
     prefect_without_noise()
+    os.environ.setdefault("MPLCONFIGDIR", str(home / "matplotlib"))  # its list of fonts; a run writes below root only
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")  # its lines are shown in its UI
     if server is None:
         os.environ["PREFECT_HOME"] = str(home)

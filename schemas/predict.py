@@ -20,8 +20,8 @@ FORMAT = 1
 def _interval(text: str) -> str:
     """Return the text if it is an interval; else raise pydantic's error in our words."""
     if re.match(INTERVAL, text) is None:
-        said = f"{text!r} is no interval; write start and end in seconds of video, such as 12.0-15.5"
-        raise PydanticCustomError("interval", "{said}", {"said": said})
+        message = f"{text!r} is no interval; write start and end in seconds of video, such as 12.0-15.5"
+        raise PydanticCustomError("interval", "{message}", {"message": message})
     return text
 
 

@@ -56,7 +56,7 @@ def existing_root(root: str) -> str:
 
 
 def check_corpus(data: str) -> str:
-    """Reject a corpus that does not exist or does not answer before anything is started. Raises InputError."""
+    """Reject a corpus that does not exist or does not answer before anything is started, by an InputError."""
     address = located(data)
     if "://" in address:
         from trajpilot_core.store.corpus_files import open_corpus
@@ -68,7 +68,10 @@ def check_corpus(data: str) -> str:
 
 
 def change(config: PipelineConfig, changes: list[str]) -> PipelineConfig:
-    """Return `config` with changes such as `features.size_px=256`. Raises InputError: one is not allowed."""
+    """Return `config` with changes such as `features.size_px=256`.
+
+    Raises InputError: a change names no setting, or has no value or one that is not allowed.
+    """
     values = config.values()
     for wanted in changes:
         path, equals, text = wanted.partition("=")

@@ -214,7 +214,7 @@ def test_a_deployed_run_is_announced_and_remembered(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(deployed, "announce", lambda *_: remembered.append("said"))
     monkeypatch.setattr(deployed, "mark_tasks_of_crashed_runs", lambda: None)  # asks a server
     monkeypatch.setattr(deployed.pipeline.full_pipeline, "fn", lambda *_: {})
-    deployed.deployed("full-pipeline", deployed.pipeline.full_pipeline.fn).fn()
+    deployed.__getattr__.__wrapped__("full_pipeline").fn()
     assert remembered == ["said", "run"]
 
 

@@ -146,9 +146,9 @@ def _named(what: str, held_out: Mapping[str, str], seen: Collection[str]) -> lis
 def note_imported(
     chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], fitted_here: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the notes on models of a chain that are from another run, or started from one and were `fitted_here`.
+    """Return the notes on models of a chain that are from another run, or started from one.
 
-    Without `fits`, by chain, only the takes of this run are noted.
+    `fits` are chain -> what they were fitted on there; empty: only `fitted_here`, the takes of this run, is noted.
     """
     if not fits:
         return note_fitted(chain, fitted_here)

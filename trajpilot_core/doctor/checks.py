@@ -88,9 +88,9 @@ def gpus() -> list[str]:
 
 
 def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> list[HealthFinding]:
-    """Compare what the last run of each stage used, scaled, with this machine; None: it never ran. Stops no run.
+    """Compare `needs`, what the last run of each stage used, scaled (None: it never ran), with this machine.
 
-    Of a GPU the total memory is compared; the free space of an object store is unknown.
+    The total memory of a GPU is compared; the free space of an object store is unknown. Stops no run.
     """
     ran = {name: of_stage for name, of_stage in needs.items() if of_stage is not None}
     unknown = f"first run: unknown{f' for {len(needs) - len(ran)} of {len(needs)}' if ran else ''}"

@@ -89,6 +89,8 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
 def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return stage -> those of `names`, the stages of a run, whose entries it reads, both in the order of `names`.
 
+    The outputs of all other stages must exist already.
+
     Raises:
         StoreError: two stages declare one entry.
     """
@@ -217,7 +219,8 @@ def make_shard_keys(
 ) -> dict[str, str]:
     """Return shard -> key, over the stage's name, version and config, the digests of the files in order, and the facts.
 
-    Paths do not enter it, since a moved corpus is the same corpus; nor do settings that no shard depends on.
+    `identity` has `stage`, `version` and `config`, the settings as JSON. Paths do not enter a key, since a moved corpus
+    is the same corpus; nor do settings that no shard depends on.
     """
     config = identity["config"]
     assert isinstance(config, dict)

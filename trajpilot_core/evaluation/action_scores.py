@@ -74,11 +74,21 @@ def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) 
         if len(classes):
             draws = resampled_scores(metric, classes, answered.rankings[metric.part][kept], takes, weights)
             low, high = (float(end[0]) for end in ends_of(draws[:, None], n_takes, cfg.confidence))
-        of_row = {"row": answered.row, "seed": answered.seed, "trial": answered.trial}
-        place = {"metric": metric.id, "subset": subset, "space": space}
-        figures = {"value": scored.value if scored.n_clips else None, "low": low, "high": high}
-        counts = {"n_clips": scored.n_clips, "n_classes": scored.n_classes, "n_takes": n_takes}
-        scores.append(ProbeScore.model_validate({**of_row, **place, **figures, **counts}))
+        row = ProbeScore(
+            row=answered.row,
+            seed=answered.seed,
+            trial=answered.trial,
+            metric=metric.id,
+            subset=subset,
+            space=space,
+            value=scored.value if scored.n_clips else None,
+            low=low,
+            high=high,
+            n_clips=scored.n_clips,
+            n_classes=scored.n_classes,
+            n_takes=n_takes,
+        )
+        scores.append(row)
     return scores
 
 
@@ -103,8 +113,9 @@ def resampled_scores(
 
 
 def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: str) -> list[Judgement]:
-    """Judge the learned rows of a table of actions by the metric of actions on every tested clip; the lowest end of all
-    seeds counts.
+    """Judge the learned rows of a table of actions by the metric of actions on every tested clip.
+
+    The lowest lower end of all seeds counts, in percent.
     """
     overall = [score for score in scores if (score.metric, score.subset, score.space) == JUDGED_ON]
     floors = [score.value for score in overall if score.row == floor and score.value is not None]
@@ -156,10 +167,17 @@ def contrasts_of(
             if row in values and against in values:
                 gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
                 low, high = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
-                figures = {"difference": mean(values[row]) - mean(values[against]), "low": low[0], "high": high[0]}
-                place = {"row": row, "against": against, "metric": metric.id}
-                counts = {"n_clips": len(tested.take), "n_takes": n_takes}
-                contrasts.append(TokenContrast.model_validate({**place, **figures, **counts}))
+                contrast = TokenContrast(
+                    row=row,
+                    against=against,
+                    metric=metric.id,
+                    difference=mean(values[row]) - mean(values[against]),
+                    low=low[0],
+                    high=high[0],
+                    n_clips=len(tested.take),
+                    n_takes=n_takes,
+                )
+                contrasts.append(contrast)
     return contrasts
 
 

@@ -30,7 +30,8 @@ from trajpilot_core.retrieval.candidates import Candidates, truth_of
 from trajpilot_core.training.fit_planners import AT_ONCE
 from trajpilot_core.training.scorer import Queries
 
-PDPP: PlannerName = "pdpp"
+SAMPLED: PlannerName = "pdpp"
+"""The planner whose plans are samples."""
 PoolSums = dict[str, float]
 N_WITH_POOL = "n_with_pool"
 """Windows with a candidate, over which the means of POOL_COSINES are computed."""
@@ -109,17 +110,19 @@ def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: Eval
 
 def sampling_scores(planners: PlannerRows | None, data: PlanningData, segments_NH: Tensor) -> list[SamplingScore]:
     """Score every sampling of PDPP's plans of one horizon's (N, H) windows; none without PDPP."""
-    if planners is None or PDPP not in planners.of_method:
+    if planners is None or SAMPLED not in planners.of_method:
         return []
     truth_NM = truth_of(data, segments_NH)
-    scores, place = [], {"variant": PDPP, "seed": planners.seed, "horizon": segments_NH.shape[1]}
+    scores, seed, horizon, n_windows = [], planners.seed, segments_NH.shape[1], len(segments_NH)
     for sampling in range(planners.tables.config.samplings):
         parts = batches(segments_NH, AT_ONCE)
-        plans = [planned(planners, PDPP, data, part, sampling=sampling) for part in parts]
+        plans = [planned(planners, SAMPLED, data, part, sampling=sampling) for part in parts]
         decoded_NH = torch.cat([plan.decoded for plan in plans if plan is not None])
         m1, mseq = accuracies(decoded_NH[:, 1:-1] == truth_NM)
-        figures = {"sampling": sampling, "m1": m1, "mseq": mseq, "n_windows": len(segments_NH)}
-        scores.append(SamplingScore.model_validate({**place, **figures}))
+        score = SamplingScore(
+            variant=SAMPLED, seed=seed, sampling=sampling, horizon=horizon, m1=m1, mseq=mseq, n_windows=n_windows
+        )
+        scores.append(score)
     return scores
 
 

@@ -55,7 +55,7 @@ class LatentModels:
 
 
 def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, device: str) -> LatentModels:
-    """Build the models of one seed, in evaluation mode; takes of `data` (on the device) set the search's directions."""
+    """Build the models of one seed, in evaluation mode; the fitted takes of `data` set the search's directions."""
     cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
     models: dict[LatentVariant, LatentPredictor] = {
         variant: frozen(LatentPredictor(cfg, shape), entry, model_key(chain, seed, variant), device)

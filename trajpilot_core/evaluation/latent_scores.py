@@ -82,9 +82,16 @@ def condition_scores(
     for condition, values in mean.items():
         gain = values - mean["none"]
         low, high, n_takes = ends_of_means(gain[:, None], pairs.take, cfg)
-        figures = {"l1": values.mean(), "gain": gain.mean(), "low": low[0], "high": high[0]}
-        counts = {"n_pairs": len(values), "n_takes": n_takes}
-        rows.append(ConditionScore.model_validate({"condition": condition, **figures, **counts}))
+        score = ConditionScore(
+            condition=condition,
+            l1=values.mean(),
+            gain=gain.mean(),
+            low=low[0],
+            high=high[0],
+            n_pairs=len(values),
+            n_takes=n_takes,
+        )
+        rows.append(score)
     return rows
 
 

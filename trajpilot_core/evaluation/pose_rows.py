@@ -37,9 +37,9 @@ NONE = "no trajectory"
 
 
 def trained_on(sources: Sequence[str]) -> dict[str, str]:
-    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run; equal are numbered.
+    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run.
 
-    The first source is that of `trajectories`, the second that of `video_motions`.
+    The first source is that of `trajectories`, the second that of `video_motions`; equal names are numbered.
     """
     first, second = sources if len(set(sources)) == 2 else [f"{name} {n}" for n, name in enumerate(sources, 1)]
     both = f"{first} + {second}"

@@ -94,4 +94,4 @@ DDPM = replace(
 )
 """Absent where `PlannersConfig.answers_ddpm` is off."""
 PLAIN = (SCHEMA, PDPP, VITERBI_PLAN_NET)
-ROWS: list[Method] = [*PLAIN, *map(_masked, PLANNERS, PLAIN), DDPM]
+ROWS: list[Method] = [*PLAIN, *(_masked(planner, row) for planner, row in zip(PLANNERS, PLAIN, strict=True)), DDPM]

@@ -76,7 +76,10 @@ def refuse_leaks(
 
 
 def probe_rows(take_N: Tensor, rows: Tensor) -> Tensor:
-    """Return of scored windows `rows` (n,), long, the first of each of the first P takes; `take_N`: of every window."""
+    """Return (P,), long: of the scored windows `rows` (n,) the first one of each of the first P takes.
+
+    `take_N` is the take of every window.
+    """
     seen: dict[int, int] = {}
     for row, take in zip(rows.tolist(), take_N[rows].tolist(), strict=True):
         seen.setdefault(take, row)

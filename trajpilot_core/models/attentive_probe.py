@@ -127,7 +127,7 @@ def initialise(pooler: AttentivePooler) -> None:
 
 
 def probe_loss(logits: dict[ActionPart, Tensor], classes_B3: Tensor) -> Tensor:
-    """Return the sum of the focal losses of part -> logits (B, C) against the columns of verb, noun and action."""
+    """Return the scalar sum of the focal losses of part -> logits (B, C) against the columns (long) of the parts."""
     losses = [focal_loss(logits[part], classes_B3[:, place]) for place, part in enumerate(PARTS)]
     return torch.stack(losses).sum()
 

@@ -90,9 +90,10 @@ class LatentPredictor(nn.Module):
     def encode(
         self, start_BGD: Tensor, goal_BGD: Tensor | None, horizon: int, goal_seen_B: Tensor | None = None
     ) -> list[KeysValues]:
-        """Return keys and values of every layer, each (B, heads, 2 G, width of a head), from normalised latents.
+        """Return keys and values of every layer, each (B, heads, 2 G, width of a head), from normalised latents of the
+        first and the last segment.
 
-        Windows whose `goal_seen_B` (bool; None: all true) is false are encoded as without a goal.
+        Without `goal_BGD`, or where `goal_seen_B` (bool; None: all true) is false, a window is encoded without a goal.
         """
         start_BGW = self._clip(start_BGD, START)
         hidden_BGW = (self.no_goal + self.place + self.role[GOAL]).expand_as(start_BGW)

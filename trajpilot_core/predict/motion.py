@@ -103,9 +103,10 @@ def estimates(
             if files is None:
                 yield "no pose file was found"
             continue
-        found, calibration = next(found_files(footage, root), None), None
-        if found is not None and found.take.calibration is not None:
-            path = Path(found.data_root, found.take.calibration)
+        # poses from the video itself, with the calibration if it is known
+        files, calibration = next(found_files(footage, root), None), None
+        if files is not None and files.take.calibration is not None:
+            path = Path(files.data_root, files.take.calibration)
             calibration = str(path) if path.is_file() else None
         take = query_take(footage, video=str(footage.path).lstrip("/"), calibration=calibration)
         runtime = Runtime(HERE, resolve_device(run.device), run.workers, scratch)

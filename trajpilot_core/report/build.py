@@ -170,7 +170,7 @@ def _page(shown: Shown) -> Page:
     # groups of which a check does not hold are first and not folded
     groups = sorted(_groups(read.judgements), key=lambda group: all(check.verdict == "holds" for check in group[1]))
     n_open = sum(any(check.verdict != "holds" for check in checks) for _, checks in groups)
-    checked = [checks_table(_chip(group)[1], group[1]) for group in groups]
+    check_tables = [checks_table(_chip(group)[1], group[1]) for group in groups]
     verdict = verdict_of(
         results,
         simulated=read.simulated,
@@ -184,7 +184,7 @@ def _page(shown: Shown) -> Page:
         *_of_results(shown),
         Section("horizon", "Over the horizon", (), [rows.horizon_charts(results, read.ceilings)], about_bands),
         *_of_gains(shown),
-        Section("checks", "Checks", checked, n_open=n_open),
+        Section("checks", "Checks", check_tables, n_open=n_open),
         *_of_run(shown),
     ]
     return Page(

@@ -13,7 +13,7 @@ from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import cv2
@@ -94,7 +94,10 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
 
 
 def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:
-    """Run `write_take` for every take, here or in spawned processes that end with their parent. Raises WorldError."""
+    """Run `write_take` for every take, here or in spawned processes that end with their parent.
+
+    Raises WorldError: a process died.
+    """
     if workers <= 1 or len(arguments) <= 1:
         for argument in arguments:
             write_take(*argument)
@@ -165,7 +168,7 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
         content = take_files(world, take, folder / WORK / "tmp")
         if take.fault in faults.FILE_DAMAGE:
             content = faults.FILE_DAMAGE[take.fault](content)
-        for name, data in (*layout_of(config.layout).take_files(world, take, content), *released_files(world, take)):
+        for name, data in chain(layout_of(config.layout).take_files(world, take, content), released_files(world, take)):
             put(folder, name, data)
     put(folder, MARKER.format(index), b"")
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from schemas.annotation import SHORTEST_PLAN
 from schemas.arrow import table_of
 from schemas.config import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
@@ -71,7 +72,7 @@ def windows_of(
     table = inputs.table("windows", ["split", "horizon", "segment_ids"])
     windows: dict[tuple[str, int], tuple[Codes, Codes]] = {}
     for horizon in sorted(pc.unique(table["horizon"]).to_pylist()):
-        for split in SPLITS if horizon >= 3 else ():  # the shortest window with a middle step
+        for split in SPLITS if horizon >= SHORTEST_PLAN else ():
             chosen = table.filter(pc.and_(pc.equal(table["horizon"], horizon), pc.equal(table["split"], split)))
             flat = pc.list_flatten(chosen["segment_ids"])
             rows = pc.fill_null(pc.index_in(flat, value_set=ids), -1).to_numpy().astype(np.int64).reshape(-1, horizon)

@@ -131,9 +131,9 @@ def _chain_models(this: EventRun[E], chain: Chain, seed: int) -> EventChain:
 def seed_models(
     this: EventRun[E], seed: int, progress: Progress
 ) -> tuple[dict[Chain, EventModels[Any]], list[CurvePoint]]:
-    """Fit the scorer of a seed on events from takes that each chain has not seen; also return its curve.
+    """Fit the scorer of a seed on events from takes that each chain has not seen.
 
-    The chains get it with their frozen models; the first one answers dev and test.
+    Returns chain -> its frozen models with the scorer (the first chain answers dev and test), and the scorer's curve.
     """
     runtime = this.work.runtime
     built = {chain: _chain_models(this, chain, seed) for chain in this.chains}

@@ -83,7 +83,7 @@ def stream_of(inputs: Inputs, runtime: Runtime, data: ClipData, encoder: FrozenV
 
 
 class PatchProbes:
-    """Probes with TrajPilot's token (of each clip, row -> (M, E) float16) next to every patch."""
+    """Probes with TrajPilot's token next to every patch: how a seed's rows are fine-tuned, and what they answer."""
 
     def __init__(self, inputs: Inputs, runtime: Runtime, data: ClipData, cfg: CompletedActionToken) -> None:
         encoder = cfg.tuned.encoder
@@ -101,7 +101,10 @@ class PatchProbes:
         begun: dict[str, Tensor],
         progress: Progress,
     ) -> dict[TokenRow, tuple[TokenProbe, ChosenProbe]]:
-        """Fine-tune the trials of all rows on clips `rows` (M,), long, side by side, so that each is encoded once."""
+        """Fine-tune the trials of all rows side by side, so that each clip is encoded once.
+
+        `rows` (M,), long, are numbers in the stream; `tokens` are row -> (M, E) float16.
+        """
         cfg, runtime = self.cfg, self.runtime
         task = replace(clips, tokens=torch.empty(len(rows), 0, self.width, dtype=torch.float16))
         tasks = {row: TokenTask(**vars(task), token=token, begun=begun) for row, token in tokens.items()}

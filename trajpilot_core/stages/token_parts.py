@@ -132,11 +132,11 @@ def tune_seed(
     else:  # the rows one after the other
         tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
         jobs, scratch = dict[TokenRow, TrainingJob](), this.folder(seed) / "probes"
-        config = cfg.model_dump_json()
         for row, task in tasks.items():
             put_task(scratch, scratch / row, task, is_first=not jobs)
             folders = scratch / row / row, scratch / row, scratch
-            jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
+            settings, device = cfg.model_dump_json(), runtime.device
+            jobs[row] = TrainingJob(name_of(row), seed, row, *folders, settings, device, runtime.checkpoint_s)
         run_jobs(list(jobs.values()), TOKEN_FIT, runtime)
         choices = {row: choose_probe(TOKEN_FIT.result(job), cfg.tuned) for row, job in jobs.items()}
         builds = {row: partial(new_token_probe, row, task, cfg) for row, task in tasks.items()}

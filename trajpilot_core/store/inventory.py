@@ -159,7 +159,8 @@ def digests(
     """Return the sha256 of every input file; `absent` where it is missing, `unreadable` where it is not a readable
     file, `unstable:...` where it keeps changing.
 
-    New digests are added to the inventory, and progress is reported after every file that had to be read.
+    `paths` are relative to the data root, or absolute. New digests are added to the inventory; `progress` is called
+    with (done, total, what) after every file that had to be read.
     """
     wanted = sorted(set(paths))
     digest_of = {path: inventory.known(path) for path in wanted}

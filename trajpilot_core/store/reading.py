@@ -72,7 +72,8 @@ class Inputs:
         producer, entry = self._find(name)
         if entry.kind == "models":
             return {file.key: file.sha256 for file in entry.files if file.key}
-        shards = self.shards.get(producer, ())  # they, not the stage as a whole, may have written its files
+        shards = self.shards.get(producer, ())
+        # split by shard only if its shards wrote every file, not the stage as a whole
         if entry.kind == "table" and shards and all(file.name.startswith(f"{SHARDS}/") for file in entry.files):
             return {shard: file.sha256 for shard, file in zip(shards, entry.files, strict=True)}
         return {"": entry.fingerprint}

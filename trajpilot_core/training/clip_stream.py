@@ -134,9 +134,14 @@ class ClipStream:
             around=local_copies(open_corpus(self.runtime.data_root), self.runtime.scratch),
         )
         with closing(in_order(events, views, self.videos)) as clips:
-            for batch in batches:
-                frames = [torch.from_numpy(next(clips)) for _ in batch]
-                yield torch.cat(in_parts(len(batch), cfg.batch, partial(self._encoded, frames, batch, device)))
+            for batch in batches:  # the clips get no name here: it would hold them until the next batch is decoded
+                yield torch.cat(
+                    in_parts(
+                        len(batch),
+                        cfg.batch,
+                        partial(self._encoded, [torch.from_numpy(next(clips)) for _ in batch], batch, device),
+                    )
+                )
 
     def _encoded(self, frames: list[Tensor], views: Sequence[ClipView], device: torch.device, rows: slice) -> Tensor:
         """Return the tokens (b, N, D) of some clips of a batch, each (T, size, size, 3)."""

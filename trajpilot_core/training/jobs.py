@@ -54,7 +54,7 @@ class TrainingJob(NamedTuple):
     checkpoint_s: float = 0.0
     """Seconds between checkpoints; 0: one after every epoch."""
     trial: int = 0
-    """Number of the trial of a grid."""
+    """Trial of a grid that is being trained; `Fit` sets it, a new job has 0."""
 
     @property
     def key(self) -> str:

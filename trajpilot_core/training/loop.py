@@ -6,7 +6,7 @@ training's own `batches` hands to its own `loss`, normally index tensors. Nothin
 
     training = Training(
         name="final/scorer", seed=0, model=scorer, cfg=cfg.train, selected="dev/M@1",
-        batches=lambda generator: index_batches(n, cfg.batch, generator, device),  # one epoch; always as many
+        batches=lambda generator: index_batches(n, cfg.train.batch, generator, device),  # one epoch
         loss=lambda rows: loss_of(scorer, data, rows),                     # scalar tensor, mean over the batch
         measure=lambda: {"dev/M@1": dev_score(scorer), "train/M@1": ...},  # once per epoch, scorer in eval mode
     )

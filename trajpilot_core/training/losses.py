@@ -50,7 +50,8 @@ def alignment_loss(
     if counted_B is not None:
         rows_B, own_B = torch.where(counted_B, rows_B, 0.0), torch.where(counted_B, own_B, NEVER)
         logits_BU = logits_BU.masked_fill(~counted_B[:, None], NEVER)
-    # log sum exp over the positives of each id; in float64: the order is not fixed on a GPU, the float32 result is
+    # log sum exp over the positives of each id; in float64, because the order of the sum is not fixed on a GPU: the
+    # float32 result practically is
     most_U = own_B.detach().new_full((size,), NEVER).scatter_reduce(0, which_B, own_B.detach(), "amax")
     above_B = (own_B - most_U[which_B]).exp().double()
     sums_U = above_B.new_zeros(size).index_add(0, which_B, above_B)

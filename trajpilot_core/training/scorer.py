@@ -215,8 +215,8 @@ def decide(
 def best_threshold(gate_N: Tensor, gain_N: Tensor, horizon_N: Tensor) -> float:
     """Return the threshold, one over all horizons, of the highest M@1 (plain mean over H); ties to the higher (D 29).
 
-    Of N windows: the probability of the gate, which opens where it reaches the threshold; M@1 of the chosen candidate
-    minus that of the fallback; and the horizon, long, all of whose windows share one unit of weight.
+    `gate_N` is the probability of the gate, which opens where it reaches the threshold; `gain_N` is M@1 of the chosen
+    candidate minus that of the fallback; `horizon_N` (long) groups windows that share one unit of weight.
     """
     if not len(gate_N):
         return NEVER

@@ -138,24 +138,24 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
     times, flags = array("q"), bytearray()  # a small file can contain millions
     try:
         for packet in container.demux(stream):
-            dts, pts = packet.dts, packet.pts if packet.pts is not None else packet.dts
-            if packet.size == 0 or pts is None:
+            shown_at = packet.pts if packet.pts is not None else packet.dts
+            if packet.size == 0 or shown_at is None:
                 continue
-            times.extend((pts, dts if dts is not None else pts))
+            times.extend((shown_at, packet.dts if packet.dts is not None else shown_at))
             flags.append(packet.is_keyframe | packet.is_discard << 1)
             if len(flags) > MAX_FRAMES:
                 raise VideoError(RejectCode.DECODE_FAILED, f"{path} has more than {MAX_FRAMES} frames")
     except FFmpegError as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} ends early at packet {len(flags)}: {error}") from error
-    pts_of, dts_of = (column.copy() for column in np.frombuffer(times, np.int64).reshape(-1, 2).T)
+    pts, dts = (column.copy() for column in np.frombuffer(times, np.int64).reshape(-1, 2).T)
     is_key, is_hidden = ((np.frombuffer(flags, np.uint8) >> bit & 1).astype(np.bool_) for bit in range(2))
-    shown = np.unique(pts_of[~is_hidden])
+    shown = np.unique(pts[~is_hidden])
     if len(shown) < 2 or stream.time_base is None:
         detail = f"{path} has {len(shown)} frames with a presentation time, at least 2 are needed"
         raise VideoError(RejectCode.DECODE_FAILED, detail)
     problem = ""
-    if container.format.name.startswith("mov") and len(pts_of) < len(stream.index_entries):
-        problem = f"its index lists {len(stream.index_entries)} frames, {len(pts_of)} exist"
+    if container.format.name.startswith("mov") and len(pts) < len(stream.index_entries):
+        problem = f"its index lists {len(stream.index_entries)} frames, {len(pts)} exist"
     elif not is_key.any():
         problem = "no frame is marked as a keyframe"
     if problem:
@@ -170,7 +170,7 @@ def frame_table(path: str, container: InputContainer, stream: VideoStream) -> Fr
     if fps < MIN_FPS:
         detail = f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
         raise VideoError(RejectCode.DECODE_FAILED, detail)
-    return FrameTable(pts_of, dts_of, is_key, shown, stream.time_base, fps, is_vfr)
+    return FrameTable(pts, dts, is_key, shown, stream.time_base, fps, is_vfr)
 
 
 def length_size(codec: str, extradata: bytes | None) -> int | None:

@@ -55,7 +55,8 @@ class PromptMaterial:
     @cached_property
     def labels_outside(self) -> Mapping[str, tuple[str, ...]]:
         """Scenario -> labels of the training takes of all others, in alphabetical order."""
-        others = {of: [labels for name, labels in self.labels_of.items() if name != of] for of in self.labels_of}
+        known = self.labels_of.items()
+        others = {scenario: [labels for name, labels in known if name != scenario] for scenario, _ in known}
         return {scenario: tuple(sorted(set().union(*labels))) for scenario, labels in others.items()}
 
     @cached_property
@@ -115,7 +116,8 @@ def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:
 
 
 def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[str, list[AskedWindow]]:
-    """Return take -> its test windows that requests are made for, in order of their ids: `subset`, or all.
+    """Return take -> its test windows that requests are made for, in order of their ids: a sample of `per_horizon`
+    windows of each horizon; None: all.
 
     Only windows whose segments all have features and motion count, as for every other row.
     """

@@ -106,8 +106,8 @@ def segment_request(asking: Asking, segment_id: str, scenario: str, frames: Sequ
 def fill_request(
     asking: Asking, window: AskedWindow, scenario: str, start: str | None, goal: str | None, *, has_goal: bool
 ) -> VlmRequest:
-    """Ask a text model for the steps between recognised endpoints (None: could not be parsed), or after Start if no
-    goal is given."""
+    """Ask a text model for the steps between recognised labels (None: could not be parsed); without `has_goal`, for
+    those after Start."""
     cfg, horizon = asking.config, window.horizon
     examples = asking.material.sequences(window, scenario, cfg.sequences, cfg.seed)
     ends: list[str | int] = [start or -1, *[-1] * (horizon - 2), (goal or -1) if has_goal else -1]

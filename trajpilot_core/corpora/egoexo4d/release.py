@@ -88,7 +88,8 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
                 rejects.append(fault.reject(take_id(uid), kind.count(value), path))
                 continue
             take = known.takes.usable[uid]
-            lacks: dict[str, Any] = {n: None for n in OPTIONAL if not known.folders.is_there(getattr(take, n) or "")}
+            paths = {name: getattr(take, name) for name in OPTIONAL}
+            lacks: dict[str, Any] = {n: None for n, p in paths.items() if not (p and known.folders.is_there(p))}
             if config.video == "none":
                 lacks["video"] = ""
             role: Released = "train" if released == "train" else "test"
@@ -127,7 +128,7 @@ def list_release(corpus: Corpus, config: IngestConfig, file: str) -> Listing:
     takes = [take for uid, take in usable.items() if used_split(splits.get(uid), config) is not None]
     files = {TAKES, SPLITS, *(path for _, path in _annotation_files(folders, splits, file, config))}
     files |= {take.video for take in takes if config.video != "none"}
-    optional = {getattr(take, name) or "" for take in takes for name in OPTIONAL}
+    optional = {path for take in takes for name in OPTIONAL if (path := getattr(take, name))}
     return Listing(tuple(sorted(files)), tuple(sorted(filter(folders.is_there, optional))), len(takes))
 
 

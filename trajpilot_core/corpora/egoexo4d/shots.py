@@ -64,8 +64,8 @@ def found_at(pattern: str, words: Sequence[str]) -> int | None:
 def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> str | None:
     """Return the attempt that a description states, or None.
 
-    Its verb opens the description, without the wearer, or a part of it after `and`: watching somebody shoot is no
-    attempt.
+    Its verb opens the description, without the `subjects` in front (phrases in normal form), or a part of it after
+    `and`: watching somebody shoot is no attempt.
     """
     words = words_of(text, subjects)
     starts = [i for i in range(len(words)) if i == 0 or words[i - 1] in JOINS]

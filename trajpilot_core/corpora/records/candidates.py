@@ -107,8 +107,8 @@ def overlap_fault(ordered: Sequence[AnnotatedPoint]) -> Fault | None:
 def drop_rare(reading: CorpusReading, least: int) -> CorpusReading:
     """Return a reading without the labels that have fewer than `least` training segments; the cuts become rejects.
 
-    All training segments that were read count; a corpus without any is not cut. Windows continue across the segments
-    that are left out.
+    All training segments that were read count, and their points have label ids; a corpus without any is not cut, nor is
+    one where `least` is 0. Windows continue across the segments that are left out.
     """
     trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
     if not least or not trained:

@@ -73,7 +73,7 @@ def verb_noun(label: str) -> VerbNoun:
 
 
 def choose_classes(trained: Mapping[str, int], every: Iterable[str], wanted: int) -> KeptClasses:
-    """Return the classes that are kept, of two numbers as near to `wanted` the larger, and the class of every label.
+    """Return the kept classes, about `wanted` (of two numbers as near, the larger), and the class of every label.
 
     `trained` is label -> training segments, for at least one label.
     """

@@ -41,7 +41,7 @@ def _cost(test: Counts, total: Counts, config: BasketballConfig) -> float:
 
 
 def surplus(shots: Iterable[tuple[str, str]], seed: int) -> frozenset[str]:
-    """Return the shots, each (id, class), of one split to leave out so that both classes are equally many."""
+    """Return the shots of one split, given as (id, class), that are left out so that both classes are equally many."""
     listed = sorted(shots, key=lambda shot: rank(seed, shot[0]))
     made, missed = ([name for name, kind in listed if kind == wanted] for wanted in ("made", "missed"))
     least = min(len(made), len(missed))

@@ -48,7 +48,10 @@ class TextEncoderSpec:
 
 
 def model_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the files of TextConfig.model that affect its results, sorted. Raises InputError."""
+    """Return the absolute paths of the files of TextConfig.model that affect its results, sorted.
+
+    Raises InputError: it is not set, or not a folder.
+    """
     return tuple(sorted(str(p) for p in model_folder(cfg).iterdir() if p.suffix in WEIGHT_SUFFIXES))
 
 

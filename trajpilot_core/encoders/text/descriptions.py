@@ -42,15 +42,15 @@ def describe(labels: Sequence[str], cfg: TextConfig) -> dict[str, tuple[str, ...
     sentences: dict[str, tuple[str, ...]] = {}
     for label in labels:
         entry = known.get(label) if isinstance(known, dict) else None
-        written: list[str] = []
+        lines: list[str] = []
         for side in TEMPLATES:
             listed = entry.get(side) if isinstance(entry, dict) else None
             if not isinstance(listed, list) or len(listed) != SENTENCES or not all(isinstance(x, str) for x in listed):
                 raise InputError(
                     f"{path} has no sentences for {label!r}; it needs {shape}, for every label of the corpus"
                 )
-            written += [f"{side} {text}" for text in listed]
-        sentences[label] = tuple(written)
+            lines += [f"{side} {text}" for text in listed]
+        sentences[label] = tuple(lines)
     return sentences
 
 

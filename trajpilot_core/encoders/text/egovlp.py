@@ -75,7 +75,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except (UnpicklingError, RuntimeError, EOFError, TypeError, AttributeError) as error:  # names what is refused
+        except (UnpicklingError, RuntimeError, EOFError, TypeError, AttributeError) as error:
+            # torch's message names the object that is not allowed; it is long
             raise CheckpointError(f"{path} cannot be read safely: {' '.join(str(error).split())[:1_000]}") from error
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, Mapping):
@@ -89,10 +90,10 @@ def load_egovlp(cfg: TextConfig, device: str) -> TransformerText:
     Raises InputError: the checkpoint or the tokenizer is not in the folder; CheckpointError: the checkpoint does not
     have the released layout.
     """
-    from transformers import RobertaTokenizer  # loads for seconds
-
     folder = model_folder(cfg)
     weights = weights_file(folder)
+    from transformers import RobertaTokenizer  # loads for seconds
+
     for name in TOKENIZER:
         if not (folder / name).is_file():
             raise InputError(f"{name} is missing in {folder}; put roberta-base's tokenizer there (docs/models.md)")

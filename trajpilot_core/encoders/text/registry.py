@@ -52,5 +52,5 @@ def load_text_encoder(cfg: TextConfig, device: str) -> TextEncoder:
 
 
 def encoder_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the encoder's local files, sorted; empty if it has none. Raises InputError."""
+    """Return the absolute paths of the encoder's local files, sorted; empty if it has none. Raises as `model_files`."""
     return model_files(cfg) if text_encoder_spec(cfg).needs_model else ()

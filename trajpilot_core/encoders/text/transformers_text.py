@@ -34,9 +34,9 @@ class TransformerText:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (N, E) float32 of unit norm; texts are padded per batch and truncated at max_tokens."""
         parts = []
-        how = {"padding": True, "truncation": True, "max_length": self.config.max_tokens, "return_tensors": "pt"}
+        options = {"padding": True, "truncation": True, "max_length": self.config.max_tokens, "return_tensors": "pt"}
         for at in range(0, len(texts), self.config.batch):
-            tokens = self.tokenizer(list(texts[at : at + self.config.batch]), **how).to(self.device)
+            tokens = self.tokenizer(list(texts[at : at + self.config.batch]), **options).to(self.device)
             states = self.tower(**tokens).last_hidden_state
             parts.append(self.pool(states, tokens["attention_mask"]).float().cpu().numpy())
         return unit_rows(np.concatenate(parts))

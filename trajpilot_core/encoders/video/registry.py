@@ -15,9 +15,14 @@ from trajpilot_core.plugins import load
 
 def _load_vjepa(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.frozen_vjepa import load_vjepa
+
+    return load_vjepa(cfg, device)
+
+
+def _load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
     from trajpilot_core.encoders.video.tiny import load_tiny
 
-    return load_tiny(cfg, device, scratch) if cfg.model in TINY.models else load_vjepa(cfg, device)
+    return load_tiny(cfg, device, scratch)
 
 
 def _vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
@@ -30,7 +35,7 @@ def _vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     return None
 
 
-TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_vjepa, has_weights=False, n_threads=1)
+TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_tiny, has_weights=False, n_threads=1)
 """Encoder of the demo; one thread, because decoders need the other cores."""
 VJEPA = VideoEncoderSpec(
     "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=_vjepa_fault
@@ -49,7 +54,7 @@ def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
 
 
 def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
-    """Return the encoder; it may write weights to `scratch`. Raises CheckpointError or NotBuiltError: there is none."""
+    """Return the encoder; it may write weights to `scratch`. Raises CheckpointError or NotBuiltError: unusable."""
     return video_encoder_spec(cfg).load(cfg, device, scratch)
 
 

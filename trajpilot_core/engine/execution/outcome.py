@@ -65,9 +65,9 @@ class Outcome:
     def summary(self) -> list[dict[str, str | int | float]]:
         """Return table rows: rows in and out, one row per reject code with its meaning, units, time and speed."""
         rows = [_row("rows in", self.n_in, "read by the stage"), _row("rows out", self.n_out, "written by it")]
-        did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}  # only a drop costs rows
+        effects = {"drop": "rejected", "repair": "repaired", "warn": "warned"}  # only a drop costs rows
         for code, n in self.rejected.items():
-            rows.append(_row(f"{did[RejectCode(code).severity]}: {code}", n, RejectCode(code).meaning))
+            rows.append(_row(f"{effects[RejectCode(code).severity]}: {code}", n, RejectCode(code).meaning))
         rows += [_row(row.what, row.ours, _paper(row)) for row in self.counts]
         if self.unit is None:
             rows += [

@@ -141,7 +141,8 @@ def window_noise(
 ) -> Noise:
     """Return a source of noise (B, H, A), float32, that depends only on the seed and the number of each window.
 
-    Each window has a counter-based generator (Philox), keyed by both, from 0 on, so that its batch does not matter.
+    Each window has a counter-based generator (Philox), keyed by the seed and its number (both at least 0), so that its
+    batch does not matter.
     """
     keys = [np.array([seed, window], dtype=np.uint64) for window in windows]
     generators = [np.random.Generator(np.random.Philox(key=key)) for key in keys]

@@ -126,8 +126,9 @@ class TemporalUnet(nn.Module):
         The shifts of a block are (B, O, 1), or (1, O, 1) for one time of all windows.
         """
         x_BAH, columns, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first
-        first_BWH = fixed[0] + F.conv1d(x_BAH, entry.first.weight[:, columns], padding=1)
-        skip_BWH = fixed[1] + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, columns])
+        first_BWH, skip_BWH = fixed  # reused at every step of the sampling, so not changed in place
+        first_BWH = first_BWH + F.conv1d(x_BAH, entry.first.weight[:, columns], padding=1)
+        skip_BWH = skip_BWH + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, columns])
         weight_AW1, bias_A = (parameter[columns] for parameter in self.readout.parameters())
         return F.conv1d(self.body(first_BWH, skip_BWH, shifts), weight_AW1, bias_A).transpose(1, 2)
 

@@ -48,8 +48,8 @@ class ViterbiPlanNet(nn.Module):
     ) -> Tensor:
         """Return the scalar loss of a batch: actions, contrast of the ends, task.
 
-        Of an action's sentences those about the state before it come first; transitions are as in `normalised_rows`;
-        labels and tasks are long.
+        The sentences about the state before an action come first; transitions are as in `normalised_rows`; labels and
+        tasks are long.
         """
         encoded = self.state_encoder(features_B2D, descriptions_ASE)
         action = squared_error(self.soft_path(encoded.states, transition_AA), labels_BH)

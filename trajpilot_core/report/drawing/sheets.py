@@ -140,6 +140,7 @@ def svg(
     text = re.sub(' clip-path="[^"]*"|<clipPath.*?</clipPath>', "", text, flags=re.DOTALL)  # nothing exceeds its axes
     text = re.sub(' d="[^"]*"', lambda path: re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}", path[0]), text)
     text = re.sub(r" *\n *", "\n", text.replace(" \nL ", "L"))
+    text = text.replace('xmlns:xlink="http://www.w3.org/1999/xlink" ', "").replace("xlink:href", "href")
     if is_themed:
         names = {style.light: f"var(--{name})" for name, style in reversed(styles().items())} | THEMED
         text = re.sub("(?<=: )#[0-9a-f]{6}", lambda colour: names.get(colour[0], colour[0]), text)

@@ -164,11 +164,11 @@ class Table:
         head = Markup("</tr>\n<tr>").join(Markup("").join(line) for line in (over, cells) if line)
         title = Markup('<tr class="group"><th scope="rowgroup" colspan="{}">{} <span class="n">{}</span></th></tr>\n')
         bodies = [(title.format(len(kinds), group.title, group.size), rows) for group, rows in self.blocks()]
-        line = Markup("<tr>{}</tr>\n")
-        body = Markup("</tbody>\n<tbody>\n").join(
-            above + Markup("").join(line.format(Markup("").join(map(_html_cell, row, kinds))) for row in rows)
+        lines = [
+            above + Markup("").join(_html_row(row, kinds) for row in rows)
             for above, rows in bodies or [(Markup(""), self.rows)]
-        )
+        ]
+        body = Markup("</tbody>\n<tbody>\n").join(lines)
         return Markup(
             '<table class="results"{}><caption>{}</caption>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table>\n'
         ).format(Markup(' id="t-{}"').format(self.id) if self.id else "", self.title, head, body)
@@ -251,6 +251,11 @@ def _head(name: str, kind: str, groups: Sequence[Group]) -> Markup:
     if groups and name in METRICS:
         text = Markup('<abbr title="{}">{}</abbr>').format(METRICS[name].description, name)
     return Markup('<th scope="col"{}>{}</th>').format(Markup(' class="num"') if kind else "", text)
+
+
+def _html_row(row: Sequence[Cell], kinds: Sequence[str]) -> Markup:
+    cells = (_html_cell(cell, kind) for cell, kind in zip(row, kinds, strict=True))
+    return Markup("<tr>{}</tr>\n").format(Markup("").join(cells))
 
 
 def _html_cell(cell: Cell, kind: str) -> Markup:

@@ -88,7 +88,7 @@ def decide(
 ) -> Decisions:
     """Make the optimal decision of every metric for windows of one shape and `classes` (V,) of `class_codes`.
 
-    With a goal, the sequence of the steps after Start alone is not needed.
+    Where `has_goal`, the sequence of the steps after Start alone is not decided.
     """
     messages = messages_of(graph, evidence, seen)
     rankings, chances = [], []

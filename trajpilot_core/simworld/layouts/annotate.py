@@ -56,7 +56,7 @@ def annotation(
         record = description(text, time_s, subject)
         record["unsure"] = bool(rng.random() < config.unsure_share)
         record["ego_visible"] = bool(rng.random() >= config.invisible_share)
-        descriptions += [record] * (2 if rng.random() < config.duplicate_share else 1)
+        descriptions += [dict(record) for _ in range(2 if rng.random() < config.duplicate_share else 1)]
         if rng.random() < config.other_share:
             text = OTHER_TEXTS[int(rng.integers(len(OTHER_TEXTS)))]
             descriptions.append(description(text, round(time_s + float(rng.uniform(0.1, 0.6)), 5), "O"))

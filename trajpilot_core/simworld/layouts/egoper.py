@@ -158,14 +158,15 @@ def rest(world: World) -> NamedFiles:
 LAYOUT = Layout(
     take_files,
     rest,
-    {
+    faults={
         **VIDEO_ONLY,
         "unlabelled": (Code.UNLABELLED,),
         "no_split": (Code.NO_SPLIT, Code.SPLIT_UNUSED),
         "take_malformed": (Code.RECORD_MALFORMED,),
     },
-    TableSteps(
-        lambda world: [normalise(step_name(label)) for label in world.labels],  # the reader joins names over the tasks
-        lambda world: {take_id(video_id(world, take)): PlacedTake(take) for take in world.takes},
+    steps=TableSteps(
+        # the reader joins names over the tasks
+        label_ids=lambda world: [normalise(step_name(label)) for label in world.labels],
+        takes=lambda world: {take_id(video_id(world, take)): PlacedTake(take) for take in world.takes},
     ),
 )

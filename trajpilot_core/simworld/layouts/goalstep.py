@@ -207,14 +207,14 @@ def rest(world: World) -> NamedFiles:
 LAYOUT = Layout(
     take_files,
     rest,
-    {
+    faults={
         **VIDEO_ONLY,
         "unlabelled": (Code.UNLABELLED,),
         "take_malformed": (Code.RECORD_MALFORMED,),
         "group_part_missing": (Code.VIDEO_MISSING,),
         "group_unknown": (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED),
     },
-    TableSteps(lambda world: [normalise(category(label)) for label in world.labels], placed_takes),
+    steps=TableSteps(lambda world: [normalise(category(label)) for label in world.labels], placed_takes),
     # Longer takes: of ten steps, those not relevant and those that odometry loses leave no window of eight.
     tiny={"train_takes": 9, "test_takes": 5, "operators": 6, "segments": 14},
     parts=parts,
