@@ -94,28 +94,28 @@ def test_each_package_name_resolves_inside_the_checkout_and_belongs_to_one_distr
 
 BUDGETS = {
     # room: (lines that it should have, lines that it may have now, why it has more)
-    "schemas": (3200, 3250, "settings of events, planners and latents are records of their own"),
-    "store": (1600, 1900, "object stores, locks and the inventory of hashes"),
-    "engine": (2400, 2550, "reasons of staleness by setting, file and take; groups on other machines"),
-    "video": (1100, 1300, "isolated decoders; the augmentation of the published probe"),
-    "corpora": (4200, 4000, "fields of annotations are still checked by hand"),
-    "poses": (2200, 2250, "the sparse reader of Aria files, which is 20 times faster"),
-    "encoders": (1800, 1650, ""),
-    "simworld": (3500, 3900, "six layouts and exact inference"),
-    "models": (2700, 2850, "three planners of other papers"),
-    "data": (1500, 1750, "clips, events and plans are loaded differently"),
-    "retrieval": (800, 700, ""),
-    "training": (3200, 3850, "a fit for each model; the scorer's queries in files"),
-    "vlm": (1200, 1500, "two ways to a model, files and a server, and the training data of the recogniser"),
-    "methods": (2000, 2050, "a row is a record of 15 lines"),
-    "stages": (2400, 3700, "parts of events, latents and planners lie here; probes read stored tokens or every patch"),
-    "evaluation": (5300, 4300, ""),
-    "report": (5400, 5750, "with the paper's tables and the pages of predict; charts of pages and of the paper"),
+    "schemas": (3200, 3200, ""),
+    "store": (1600, 1800, "object stores, locks and the inventory of hashes"),
+    "engine": (2400, 2400, ""),
+    "video": (1100, 1250, "isolated decoders; the augmentation of the published probe"),
+    "corpora": (4200, 3800, ""),
+    "poses": (2200, 2100, ""),
+    "encoders": (1800, 1500, ""),
+    "simworld": (3500, 3750, "six layouts and exact inference"),
+    "models": (2700, 2750, "three planners of other papers"),
+    "data": (1500, 1650, "clips, events and plans are loaded differently"),
+    "retrieval": (800, 650, ""),
+    "training": (3200, 3650, "a fit for each model; the scorer's queries in files"),
+    "vlm": (1200, 1400, "two ways to a model, files and a server, and the training data of the recogniser"),
+    "methods": (2000, 2000, ""),
+    "stages": (2400, 3550, "parts of events, latents and planners lie here; probes read stored tokens or every patch"),
+    "evaluation": (5300, 4100, ""),
+    "report": (5400, 5400, ""),
     "predict": (1300, 1100, ""),
-    "small": (1200, 1250, "doctor, plugins, opened"),
+    "small": (1200, 1200, ""),
     "tasks and flows": (1100, 1000, ""),
-    "deployments": (3200, 2650, ""),
-    "benchmarks": (1400, 900, ""),
+    "deployments": (3200, 2500, ""),
+    "benchmarks": (1400, 850, ""),
 }
 PART_OF = {"metrics": "evaluation", "paper": "evaluation", "studies": "report", "tasks": "tasks and flows"}
 PART_OF |= {"flows": "tasks and flows"}
@@ -141,7 +141,7 @@ def over_budget(lines: Mapping[str, int]) -> dict[str, str]:
 def test_no_room_grows_beyond_its_budget() -> None:
     """A room that needs more takes it from another one, or states here why."""
     assert over_budget(rooms(ROOT)) == {}
-    assert over_budget({"store": 1901, "video": 10}) == {"store": "1901 lines"}, "the planted fault"
+    assert over_budget({"store": 1801, "video": 10}) == {"store": "1801 lines"}, "the planted fault"
 
 
 def test_no_file_is_over_400_and_no_function_over_60_lines() -> None:
