@@ -199,7 +199,7 @@ def demo_world() -> WorldConfig:
         position_appearance=8.0,
         label_appearance=0.7,
         train_takes=600,
-        test_takes=100,
+        test_takes=200,
         segments=10,
         segment_s=1.0,
         fps=5,

@@ -16,7 +16,7 @@ def demo() -> PipelineConfig:
     base = small()
     aligned = TrainConfig(epochs=12, patience=None, batch=64, lr=2e-3, weight_decay=1.0)
     predicted = TrainConfig(epochs=14, patience=None, batch=256, lr=3e-3)
-    scored = TrainConfig(epochs=16, patience=None, batch=64, lr=3e-3, weight_decay=0.5)
+    scored = TrainConfig(epochs=24, patience=None, batch=64, lr=3e-3, weight_decay=0.5)
     return base.replace(
         ingest=base.ingest.replace(dev_share=0.15),
         features=base.features.replace(size_px=64, n_frames=4, batch=64),
