@@ -42,11 +42,11 @@ class Client:
         body = {"flows": {"name": {"any_": [flow]}}, "sort": "EXPECTED_START_TIME_DESC"}
         return list(self.api("/flow_runs/filter", body))
 
-    def finished(self, run_id: str) -> dict[str, Any]:
+    def reached(self, run_id: str, *states: str) -> dict[str, Any]:
         limit = time.monotonic() + RUN_S
         while True:
             run = dict(self.api(f"/flow_runs/{run_id}"))
-            if run["state"]["type"] in FINAL:
+            if run["state"]["type"] in states:
                 return run
             assert time.monotonic() < limit, f"{run['name']}: {run['state']}\n{self.stack.tail('worker-no-gpu')}"
             time.sleep(1.0)
@@ -93,11 +93,10 @@ class Killer:
     def __init__(self, stack: Stack, client: Client) -> None:
         self.stack, self.client = stack, client
         client.prefect("work-pool", "set-concurrency-limit", POOL, "1")
-        began = time.monotonic()
         root = stack.ground.folder / "artifacts" / "undisturbed"
-        run = client.finished(client.run_deployment("full-pipeline", **self.stated(root)))
+        run = client.reached(client.run_deployment("full-pipeline", **self.stated(root)), *FINAL)
         assert run["state"]["type"] == "COMPLETED", run["state"]
-        self.wanted, self.span_s = artifact_bytes(root), time.monotonic() - began
+        self.wanted, self.span_s = artifact_bytes(root), run["total_run_time"]
 
     def stated(self, root: Path) -> dict[str, Any]:
         return {"config": CONFIG, "run": {"root": str(root), "checkpoint_s": 0}}
@@ -107,6 +106,7 @@ class Killer:
         root = self.stack.ground.folder / "artifacts" / f"kill-{number:02d}"
         victim, at_s = list(SERVICE)[number % 3], random.Random(f"0-{number}").uniform(0.0, self.span_s)
         run_id = self.client.run_deployment("full-pipeline", **self.stated(root))
+        self.client.reached(run_id, "RUNNING", *FINAL)  # before, a run has no worker that it could lose
         time.sleep(at_s)
         running = [name for name, now in self.client.task_states(run_id).items() if now == "Running"]
         self.stack.kill(SERVICE[victim])
